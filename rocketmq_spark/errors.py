@@ -1,0 +1,224 @@
+"""Every exception of this package, and the table that turns a broker's answer code into one.
+
+The classes carry the decision, so that a retry loop reads a flag and never a class name:
+
+`retriable`      the same request may succeed a moment later, perhaps on another broker
+`refresh_route`  what we believe about who stores what is out of date; ask the name server again
+
+A message says what happened, where (topic, broker, queue, offset, address) and what to do.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class RocketMQError(Exception):
+    """Anything this package raises on purpose."""
+
+    retriable: ClassVar[bool] = False
+    refresh_route: ClassVar[bool] = False
+
+
+class UsageError(RocketMQError, ValueError):
+    """The caller's mistake: an argument, an option or a file that cannot be right."""
+
+
+# --- bytes that are not what they should be ---------------------------------------------------
+
+
+class ProtocolError(RocketMQError):
+    """The peer sent something that is not RocketMQ's protocol."""
+
+
+class FrameError(ProtocolError):
+    """A frame that cannot be read: garbage, a wrong length, a header that is no header."""
+
+
+class FrameTooLargeError(FrameError):
+    """A frame longer than anything a broker may send."""
+
+
+class ResponseError(ProtocolError):
+    """A well-formed answer without the content its request asks for."""
+
+
+class MessageFormatError(ProtocolError):
+    """A stored message that cannot be read: wrong magic, truncated, lengths that do not add up."""
+
+
+class BodyError(MessageFormatError):
+    """A message body that will not decompress, or names a compression that does not exist."""
+
+
+# --- the network ------------------------------------------------------------------------------
+
+
+class NetworkError(RocketMQError):
+    """The peer could not be asked, or did not answer."""
+
+    retriable = True
+    refresh_route = True
+
+
+class ConnectError(NetworkError):
+    """No connection: refused, unreachable, an unknown host, or no answer within the timeout."""
+
+
+class TlsError(NetworkError):
+    """The TLS handshake failed: a certificate that is not trusted, or a peer without TLS."""
+
+    retriable = False
+
+
+class ConnectionLostError(NetworkError):
+    """The connection ended while requests were waiting on it."""
+
+
+class RequestTimeoutError(NetworkError):
+    """No answer came within the deadline of the request."""
+
+
+# --- what brokers and name servers answer -----------------------------------------------------
+
+
+class BrokerError(RocketMQError):
+    """An answer code that is not success. `code` and `remark` are the server's own."""
+
+    def __init__(self, message: str, *, code: int = 1, remark: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+        self.remark = remark
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Spark pickles exceptions between processes; keyword arguments need a hand.
+        return (_rebuild_broker_error, (type(self), str(self), self.code, self.remark))
+
+
+def _rebuild_broker_error(
+    kind: type[BrokerError], message: str, code: int, remark: str
+) -> BrokerError:
+    return kind(message, code=code, remark=remark)
+
+
+class ServerFaultError(BrokerError):
+    """SYSTEM_ERROR: the server's own failure; its remark holds Java's words."""
+
+    retriable = True
+
+
+class BusyError(BrokerError):
+    """The server refuses for now: overload, flow control, or a slave that may not be read."""
+
+    retriable = True
+
+
+class UnavailableError(BrokerError):
+    """This broker cannot serve now (a slave, a full disk, shutting down); another one may."""
+
+    retriable = True
+    refresh_route = True
+
+
+class GoAwayError(UnavailableError):
+    """The server is draining its connections: open a new one and ask once more."""
+
+
+class NotLeaderError(UnavailableError):
+    """A static topic's queue has moved to another broker."""
+
+
+class UnsupportedRequestError(BrokerError):
+    """The server does not know this request: a wrong kind of server, or a wrong port."""
+
+
+class IllegalMessageError(BrokerError):
+    """The broker will never store this message: too large, or with bad properties."""
+
+
+class NoPermissionError(BrokerError):
+    """The account, the topic or the broker does not allow this."""
+
+
+class AuthenticationError(NoPermissionError):
+    """Unknown access key, or a signature made with another secret key."""
+
+
+class TopicNotFoundError(BrokerError):
+    """No such topic on the name server or broker that was asked."""
+
+    refresh_route = True
+
+
+class GroupNotFoundError(BrokerError):
+    """The consumer group is not known to the broker."""
+
+
+class OffsetNotFoundError(BrokerError):
+    """The group has committed no offset for this queue."""
+
+
+class BadExpressionError(BrokerError):
+    """The broker cannot parse the filter expression, or has SQL filters switched off."""
+
+
+class BadParameterError(BrokerError):
+    """The broker refuses a parameter of the request."""
+
+
+class NotStoredSafelyError(BrokerError):
+    """Stored, but not as durably as the broker is set to: a flush or a slave was too late."""
+
+    retriable = True
+
+
+class OffsetOutOfRangeError(BrokerError):
+    """The offset wanted is below the broker's first message or above its last: data were lost."""
+
+
+# --- our own tools ----------------------------------------------------------------------------
+
+
+class ClusterError(RocketMQError):
+    """A local RocketMQ could not be installed, started or stopped."""
+
+
+# Codes from RocketMQ's ResponseCode and RemotingSysResponseCode. What is not here is a BrokerError.
+_BY_CODE: dict[int, type[BrokerError]] = {
+    1: ServerFaultError,
+    2: BusyError,
+    3: UnsupportedRequestError,
+    10: NotStoredSafelyError,
+    11: NotStoredSafelyError,
+    12: NotStoredSafelyError,
+    13: IllegalMessageError,
+    14: UnavailableError,
+    15: UnsupportedRequestError,
+    16: NoPermissionError,
+    17: TopicNotFoundError,
+    21: OffsetOutOfRangeError,
+    22: OffsetNotFoundError,
+    23: BadExpressionError,
+    26: GroupNotFoundError,
+    29: BadParameterError,
+    215: BusyError,
+    501: NotLeaderError,
+    1500: GoAwayError,
+}
+
+
+def _is_authentication(code: int, remark: str) -> bool:
+    """ACL 2.0 answers 16 and ACL 1.0 answers 1; both say in words that the account is at fault."""
+    words = remark.lower()
+    if code == 16:
+        return "signature" in words or "authentication" in words or "user:" in words
+    return code == 1 and "aclexception" in words and "signature" in words
+
+
+def for_code(code: int, remark: str) -> type[BrokerError]:
+    """The exception class for a server's answer code."""
+    if _is_authentication(code, remark):
+        return AuthenticationError
+    if code == 1 and "aclexception" in remark.lower():
+        return NoPermissionError
+    return _BY_CODE.get(code, BrokerError)
