@@ -1,0 +1,75 @@
+"""The command lines of RocketMQ's programs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rocketmq_spark.local_cluster.security import Tls
+
+NAME_SERVER = "org.apache.rocketmq.namesrv.NamesrvStartup"
+BROKER = "org.apache.rocketmq.broker.BrokerStartup"
+ADMIN = "org.apache.rocketmq.tools.command.MQAdminStartup"
+
+# Short work: the first compiler alone and the simplest collector start fastest.
+_QUICK = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+_FLAGS = {
+    NAME_SERVER: ["-Xms64m", "-Xmx256m", *_QUICK],
+    ADMIN: ["-Xmx256m", *_QUICK],
+    # Benchmarks run against brokers, so both compilers. The two ratios are not settings in 4.9.
+    BROKER: [
+        "-Xms256m",
+        "-Xmx1g",
+        "-XX:+UseParallelGC",
+        "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.98",
+        "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.97",
+    ],
+}
+
+# Read by 5.x from this property; 4.9 looks for these names by itself.
+_LOG = {
+    NAME_SERVER: "logback_namesrv.xml",
+    BROKER: "logback_broker.xml",
+    ADMIN: "logback_tools.xml",
+}
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """Everything the command lines of one cluster share."""
+
+    java: Path
+    classpath: str
+    home: Path
+    scratch: Path
+    tls: Tls | None
+
+    def command(self, main: str, *args: str) -> list[str]:
+        log = f"-Drmq.logback.configurationFile={self.home / 'conf' / _LOG[main]}"
+        return [*self._common(), log, *_FLAGS[main], "-cp", self.classpath, main, *args]
+
+    def program(
+        self, source: Path, args: Sequence[str], jvm_args: Sequence[str], name_server: str
+    ) -> list[str]:
+        """A program in a single source file, which Java compiles as it starts it."""
+        where = f"-Drocketmq.namesrv.addr={name_server}"
+        return [*self._common(), where, *jvm_args, "-cp", self.classpath, str(source), *args]
+
+    def env(self) -> dict[str, str]:
+        # A name server named in the user's environment is not ours.
+        env = {k: v for k, v in os.environ.items() if k != "NAMESRV_ADDR"}
+        return {**env, "ROCKETMQ_HOME": str(self.home)}
+
+    def _common(self) -> list[str]:
+        flags = [
+            str(self.java),
+            "-Xshare:auto",
+            "-XX:-UsePerfData",  # would write outside of our folder
+            "-Djava.net.preferIPv4Stack=true",
+            f"-Duser.home={self.scratch}",
+            f"-Djava.io.tmpdir={self.scratch}",
+            f"-Drocketmq.home.dir={self.home}",
+        ]
+        return flags + (self.tls.jvm_flags() if self.tls else [])
