@@ -1,0 +1,158 @@
+"""The properties of many messages at once: cut into names and values without a loop.
+
+The rules are those of `properties.decode_properties`. What almost every producer writes (each item
+ended, no separator inside a value) is recognised by one look at the separators; the rest takes a
+longer way to the same table.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rocketmq_spark.wire.properties import decode_text
+from rocketmq_spark.wire.records import Raw
+
+Ints = npt.NDArray[Any]
+
+# Above this many properties in one message, repeated names are looked for by a plain loop.
+_CROWD = 16
+
+
+def pick(data: Any, starts: Ints, ends: Ints, kind: Any, rows: Ints | None = None) -> Any:
+    """An Arrow array of the bytes between these positions; `rows` reorders, -1 gives null.
+
+    Arrow copies fastest when it takes every second element of an array laid over the data, in
+    which what is between the spans are elements too. So spans must not go backwards.
+    """
+    count = len(starts)
+    offsets = np.empty(2 * count + 1, np.int32)
+    offsets[:-1:2], offsets[1::2] = starts, ends
+    offsets[-1] = ends[-1] if count else 0
+    spans = pa.Array.from_buffers(
+        kind, 2 * count, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    )
+    if rows is None:
+        return spans.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+    return spans.take(pa.array(2 * rows.astype(np.int32), mask=rows < 0))
+
+
+class PropertyTable:
+    """Names and values of all rows, as positions in one buffer of property bytes."""
+
+    def __init__(self, data: Raw, starts: Ints, ends: Ints) -> None:
+        encoded = _as_text(pick(data, starts, ends, pa.binary()))
+        _, offsets, text = encoded.buffers()
+        self._rows = len(starts)
+        bounds = np.frombuffer(offsets, np.int32)[: self._rows + 1].astype(np.int64)
+        # Eight bytes more, so that the first eight of any name can be read as one number.
+        self._text = np.zeros(int(bounds[-1]) + 8, np.uint8)
+        if text is not None:
+            self._text[:-8] = np.frombuffer(text, np.uint8)[: bounds[-1]]
+        self._start, self._equals, self._end = _cut(self._text[:-8], bounds)
+        # The first property of each row, and one more: the offsets of the map column.
+        self._first = np.searchsorted(self._start, bounds)
+        self._row = np.repeat(np.arange(self._rows), np.diff(self._first))
+        self._length = self._equals - self._start
+        self._head = self._read_heads()
+
+    def _read_heads(self) -> Ints:
+        """The first eight bytes of each name as a number; shorter names have leading zeros."""
+        words: Ints = np.ndarray((len(self._text) - 7,), "V8", self._text, strides=(1,))
+        heads: Ints = words[self._start].view(">u8").astype(np.uint64)
+        heads >>= (64 - 8 * np.minimum(self._length, 8)).astype(np.uint64)
+        return heads
+
+    def find(self, name: str) -> Any:
+        """The value of this property (at most eight bytes long) for each row, null without it."""
+        word = np.uint64(int.from_bytes(name.encode(), "big"))
+        found = np.flatnonzero((self._head == word) & (self._length == len(name)))
+        starts, ends = self._equals[found] + 1, self._end[found]
+        rows = self._row[found]
+        if len(found) == self._rows and (rows == np.arange(self._rows)).all():
+            return pick(self._text, starts, ends, pa.string())
+        which = np.full(self._rows, -1)
+        which[rows] = np.arange(len(found))  # of a repeated name, the last
+        return pick(self._text, starts, ends, pa.string(), which)
+
+    def column(self) -> Any:
+        """All of them as a map column without repeated names."""
+        start, equals, end, first = self._start, self._equals, self._end, self._first
+        repeated = self._repeated()
+        if repeated:
+            keep = np.ones(len(start), np.bool_)
+            keep[repeated] = False
+            start, equals, end = start[keep], equals[keep], end[keep]
+            first = np.append(0, np.cumsum(keep))[first]
+        names = pick(self._text, start, equals, pa.string())
+        values = pick(self._text, equals + 1, end, pa.string())
+        return pa.MapArray.from_arrays(pa.array(first.astype(np.int32)), names, values)
+
+    def _repeated(self) -> list[int]:
+        """Properties followed by another of the same name in the same row."""
+        # A name's number: equal for equal names of one row, and hardly ever equal otherwise.
+        tail: Ints = np.ndarray((len(self._text) - 7,), "V8", self._text, strides=(1,))
+        tails = tail[np.maximum(self._equals - 8, self._start)].view(">u8").astype(np.uint64)
+        long = self._length > 8
+        mixed = self._head * np.uint64(0x9E3779B97F4A7C15) + self._length.astype(np.uint64)
+        mixed += np.where(long, tails, np.uint64(0)) * np.uint64(0xC2B2AE3D27D4EB4F)
+        mixed += self._row.astype(np.uint64) * np.uint64(0xD6E8FEB86659FD93)
+        counts = np.diff(self._first)
+        most = int(counts.max(initial=0))
+        repeated: list[int] = []
+        for distance in range(1, min(most, _CROWD + 1)):
+            same = np.flatnonzero(mixed[distance:] == mixed[:-distance])
+            repeated += [i for i in same.tolist() if self._same_name(i, i + distance)]
+        if most > _CROWD:
+            for row in np.flatnonzero(counts > _CROWD).tolist():
+                repeated += self._repeated_in(range(self._first[row], self._first[row + 1]))
+        return repeated
+
+    def _name(self, item: int) -> bytes:
+        return self._text[self._start[item] : self._equals[item]].tobytes()
+
+    def _same_name(self, one: int, other: int) -> bool:
+        same_row = self._row[one] == self._row[other]
+        return bool(same_row) and self._name(one) == self._name(other)
+
+    def _repeated_in(self, items: range) -> list[int]:
+        last: dict[bytes, int] = {}
+        repeated = []
+        for item in items:
+            name = self._name(item)
+            if name in last:
+                repeated.append(last[name])
+            last[name] = item
+        return repeated
+
+
+def _as_text(encoded: Any) -> Any:
+    """The same if all of it is UTF-8, else repaired, as Java does on reading."""
+    try:
+        encoded.view(pa.string()).validate(full=True)
+    except pa.ArrowInvalid:
+        return pa.array([decode_text(text).encode() for text in encoded.to_pylist()], pa.binary())
+    return encoded
+
+
+def _cut(text: Ints, bounds: Ints) -> tuple[Ints, Ints, Ints]:
+    """Start, separator and end of every property in `text`, whose rows lie between `bounds`."""
+    marks = np.flatnonzero(text < 3)
+    equals, ends = marks[0::2], marks[1::2]
+    ended = text[bounds[1:][bounds[1:] > 0] - 1] == 2
+    if len(equals) == len(ends) and ended.all():
+        starts = np.append(0, ends[:-1] + 1)[: len(ends)]
+        regular = (text[equals] == 1) & (text[ends] == 2) & (equals > starts) & (ends > equals + 1)
+        if regular.all():
+            return starts, equals, ends
+
+    # An item ends before each 0x02 and where its row does; the next begins behind that 0x02.
+    ends = np.unique(np.append(np.flatnonzero(text == 2), bounds[1:]))
+    starts = np.append(0, ends[:-1] + (text[ends[:-1]] == 2))
+    ones = np.append(np.flatnonzero(text == 1), len(text))
+    equals = ones[np.searchsorted(ones, np.minimum(starts, len(text)))]
+    valid = (equals > starts) & (equals < ends - 1)
+    return starts[valid], equals[valid], ends[valid]

@@ -1,0 +1,291 @@
+"""Where everything is: stored records as a table of positions, one row a message.
+
+Nothing here copies a body or reads a property. Every length is checked for all records at once;
+what does not fit is handed to the plain codec of `message.py`, which says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from rocketmq_spark.errors import BodyError, MessageFormatError, UsageError
+from rocketmq_spark.wire.compression import COMPRESSED, decompress
+from rocketmq_spark.wire.message import (
+    BORN_HOST_V6,
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD,
+    UNWRAP,
+    batch_spans,
+    read_record,
+    record_place,
+)
+
+Raw = bytes | bytearray | memoryview
+Ints = npt.NDArray[Any]
+
+# Arrow's binary and string arrays count their bytes in 32 bits.
+MAX_BYTES = 2**31 - 1
+
+_FORM_SHIFT = BORN_HOST_V6.bit_length() - 1  # the two address bits of SYSFLAG, as a number 0 to 3
+_SYS_FLAG_AT = 36
+
+
+def _prefix(form: int) -> np.dtype[np.void]:
+    """All before the body, for one of the four combinations of address families."""
+    born, stored = "V20" if form & 1 else "V8", "V20" if form & 2 else "V8"
+    return np.dtype(
+        [
+            ("size", ">i4"),
+            ("magic", ">u4"),
+            ("crc", ">u4"),
+            ("queue_id", ">i4"),
+            ("flag", ">i4"),
+            ("queue_offset", ">i8"),
+            ("physical_offset", ">i8"),
+            ("sys_flag", ">i4"),
+            ("born_timestamp", ">i8"),
+            ("born_host", born),
+            ("store_timestamp", ">i8"),
+            ("store_host", stored),
+            ("reconsume_times", ">i4"),
+            ("prepared_transaction_offset", ">i8"),
+            ("body_length", ">i4"),
+        ]
+    )
+
+
+_PREFIXES = [_prefix(form) for form in range(4)]
+_PREFIX_SIZES = np.array([prefix.itemsize for prefix in _PREFIXES])
+_HOSTS = ("born_host", "store_host")
+
+
+@dataclass(slots=True)
+class Rows:
+    """Messages as columns: numbers in `fields`, body and properties as spans of `data`.
+
+    A host field holds an index into `hosts[name]`, the few distinct packed addresses. Spans never
+    go backwards from one row to the next.
+    """
+
+    data: Raw
+    where: str
+    fields: dict[str, Ints]
+    hosts: dict[str, list[bytes]]
+    body_start: Ints
+    body_end: Ints
+    names_start: Ints
+    names_end: Ints
+
+    def __len__(self) -> int:
+        return len(self.body_start)
+
+    def take(self, which: Ints) -> Rows:
+        """Only these rows, by index or by mask."""
+        return Rows(
+            self.data,
+            self.where,
+            {name: values[which] for name, values in self.fields.items()},
+            self.hosts,
+            self.body_start[which],
+            self.body_end[which],
+            self.names_start[which],
+            self.names_end[which],
+        )
+
+    def place(self, row: int) -> str:
+        """Where a complaint about this row is about."""
+        at, offset = self.fields["at"][row], self.fields["queue_offset"][row]
+        return record_place(self.where, int(at), int(offset))
+
+
+def read_rows(raw: Raw, fields: Collection[str], where: str = "") -> Rows:
+    """One row for each record, with these fields of the prefix and those that this room needs."""
+    if len(raw) > MAX_BYTES:
+        raise UsageError(
+            f"{where}: {len(raw)} bytes of messages at once; Arrow takes {MAX_BYTES} at most"
+        )
+    starts = np.array(_walk(raw, where), np.int64)
+    ends = np.append(starts[1:], len(raw))
+    wanted = {"magic", "sys_flag", "queue_offset", "body_length", *fields}
+    sys_flag = _gather(raw, ">i4", starts + _SYS_FLAG_AT)
+    form = (sys_flag >> _FORM_SHIFT) & 3
+    body = starts + _PREFIX_SIZES[form]
+    _insist(body + 3 <= ends, raw, starts, where)
+    columns, hosts = _read_prefixes(raw, starts, form, wanted)
+
+    magic = columns.pop("magic")
+    second = magic == MAGIC_V2
+    _insist((magic == MAGIC_V1) | second, raw, starts, where)
+    length = columns.pop("body_length").astype(np.int64)
+    body_end = body + length
+    topic = body_end + 1
+    if second.any():
+        topic += second
+    _insist((length >= 0) & (topic + 2 <= ends), raw, starts, where)
+    length = _gather(raw, ">i1", topic - 1).astype(np.int64)
+    if second.any():
+        length[second] = _gather(raw, ">i2", topic[second] - 2)
+    names = topic + length + 2
+    _insist((length >= 0) & (names <= ends), raw, starts, where)
+    length = _gather(raw, ">i2", names - 2).astype(np.int64)
+    names_end = names + length
+    _insist((length >= 0) & (names_end <= ends), raw, starts, where)
+    columns["at"] = starts
+    return Rows(raw, where, columns, hosts, body, body_end, names, names_end)
+
+
+def _walk(raw: Raw, where: str) -> list[int]:
+    """Where each record begins. The only loop over all messages: each leads to the next."""
+    unpack = struct.Struct(">I").unpack_from
+    starts: list[int] = []
+    append, at, end = starts.append, 0, len(raw)
+    last = end - MIN_RECORD
+    while at <= last:
+        (size,) = unpack(raw, at)
+        if size < MIN_RECORD:
+            _complain(raw, at, where)
+        append(at)
+        at += size
+    if at != end:
+        _complain(raw, at if at < end else starts[-1], where)
+    return starts
+
+
+def _complain(raw: Raw, at: int, where: str) -> NoReturn:
+    read_record(memoryview(raw), at, where)
+    raise MessageFormatError(f"{record_place(where, at)}: its lengths do not add up")
+
+
+def _insist(right: Ints, raw: Raw, starts: Ints, where: str) -> None:
+    if not right.all():
+        _complain(raw, int(starts[np.argmin(right)]), where)
+
+
+def _gather(raw: Raw, dtype: str | np.dtype[np.void], at: Ints) -> Ints:
+    """A value of this type from each of these bytes, aligned or not."""
+    form = np.dtype(dtype)
+    size = form.itemsize
+    # Void elements are copied whole; with the real type numpy goes field by field, much slower.
+    shape = (max(len(raw) - size + 1, 0),)
+    view: Ints = np.ndarray(shape, f"V{size}", raw, strides=(1,))
+    return view[at].view(form)
+
+
+def _read_prefixes(
+    raw: Raw, starts: Ints, form: Ints, wanted: Collection[str]
+) -> tuple[dict[str, Ints], dict[str, list[bytes]]]:
+    columns: dict[str, Ints] = {}
+    hosts: dict[str, list[bytes]] = {}
+    forms = np.flatnonzero(np.bincount(form, minlength=1))
+    for number in forms:
+        rows = slice(None) if len(forms) == 1 else np.flatnonzero(form == number)
+        prefix = _gather(raw, _PREFIXES[number], starts[rows])
+        for name in wanted:
+            values = prefix[name]
+            if name in _HOSTS:
+                known = hosts.setdefault(name, [])
+                values = _number_hosts(values, known)
+            if name not in columns:
+                columns[name] = np.empty(len(starts), values.dtype.newbyteorder("="))
+            columns[name][rows] = values
+    if not len(forms):
+        columns = {name: np.empty(0, np.int64) for name in wanted}
+        hosts = {name: [] for name in _HOSTS if name in wanted}
+    return columns, hosts
+
+
+def _number_hosts(packed: Ints, known: list[bytes]) -> Ints:
+    """For each address its place in `known`, which grows by what is new."""
+    packed = np.ascontiguousarray(packed)
+    if packed.tobytes() == packed[0].tobytes() * len(packed):
+        known.append(packed[0].tobytes())
+        return np.full(len(packed), len(known) - 1, np.int32)
+    distinct, numbers = np.unique(packed, return_inverse=True)
+    base = len(known)
+    known += [value.tobytes() for value in distinct]
+    return (numbers.ravel() + base).astype(np.int32)
+
+
+# --- bodies that have to be opened ------------------------------------------------------------
+
+
+def decompress_bodies(rows: Rows, all_of_them: bool) -> Rows:
+    """Compressed bodies replaced in place by their content, so that spans stay in order.
+
+    Unless all are wanted, only those of inner batches, whose messages are hidden inside.
+    """
+    sys_flag = rows.fields["sys_flag"]
+    packed = (sys_flag & COMPRESSED != 0) & (rows.body_end > rows.body_start)
+    if not all_of_them:
+        packed &= is_inner_batch(rows)
+    if not packed.any():
+        return rows
+    view, copied, size = memoryview(rows.data), 0, len(rows.data)
+    pieces: list[bytes | memoryview] = []
+    grown = np.zeros(len(rows), np.int64)
+    for row in np.flatnonzero(packed).tolist():
+        start, end = int(rows.body_start[row]), int(rows.body_end[row])
+        body = decompress(int(sys_flag[row]), view[start:end], rows.place(row))
+        pieces += (view[copied:start], body)
+        copied = end
+        grown[row] = len(body) - (end - start)
+        size += int(grown[row])
+        if size > MAX_BYTES:
+            raise BodyError(
+                f"{rows.place(row)}: with this body the decompressed messages take {size} bytes, "
+                f"and Arrow takes {MAX_BYTES} at once; ask for fewer"
+            )
+    pieces.append(view[copied:])
+    after = np.cumsum(grown)
+    return Rows(
+        b"".join(pieces),
+        rows.where,
+        rows.fields,
+        rows.hosts,
+        rows.body_start + (after - grown),
+        rows.body_end + after,
+        rows.names_start + after,
+        rows.names_end + after,
+    )
+
+
+def is_inner_batch(rows: Rows) -> Ints:
+    """Which rows are records that hold a batch: both bits, as MessageDecoder asks."""
+    inner: Ints = rows.fields["sys_flag"] & UNWRAP == UNWRAP
+    return inner
+
+
+def unwrap_batches(rows: Rows, inner: Ints) -> Rows:
+    """Each inner batch replaced by its items, in order; see `message.unwrap` for what they keep."""
+    counts = np.ones(len(rows), np.int64)
+    items: list[tuple[int, int, int, int, int]] = []
+    for row, spans in _batches(rows, inner):
+        counts[row] = len(spans)
+        items += spans
+    source = np.repeat(np.arange(len(rows)), counts)
+    number = np.arange(len(source)) - np.repeat(np.cumsum(counts) - counts, counts)
+    unwrapped = rows.take(source)
+    which = inner[source]
+    flag, body, body_end, names, names_end = np.array(items, np.int64).reshape(-1, 5).T
+    unwrapped.body_start[which], unwrapped.body_end[which] = body, body_end
+    unwrapped.names_start[which], unwrapped.names_end[which] = names, names_end
+    unwrapped.fields["queue_offset"] += number
+    if "flag" in unwrapped.fields:
+        unwrapped.fields["flag"][which] = flag
+    if "reconsume_times" in unwrapped.fields:
+        unwrapped.fields["reconsume_times"][which] = 0
+    return unwrapped
+
+
+def _batches(rows: Rows, inner: Ints) -> Iterator[tuple[int, list[tuple[int, int, int, int, int]]]]:
+    view = memoryview(rows.data)
+    for row in np.flatnonzero(inner).tolist():
+        start, end = int(rows.body_start[row]), int(rows.body_end[row])
+        yield row, batch_spans(view, rows.place(row), start, end)
