@@ -85,6 +85,8 @@ class RequestTimeoutError(NetworkError):
 class BrokerError(RocketMQError):
     """An answer code that is not success. `code` and `remark` are the server's own."""
 
+    advice: ClassVar[str] = ""
+
     def __init__(self, message: str, *, code: int = 1, remark: str = "") -> None:
         super().__init__(message)
         self.code = code
@@ -104,18 +106,23 @@ def _rebuild_broker_error(
 class ServerFaultError(BrokerError):
     """SYSTEM_ERROR: the server's own failure; its remark holds Java's words."""
 
+    advice = "Look into that server's log."
     retriable = True
 
 
 class BusyError(BrokerError):
     """The server refuses for now: overload, flow control, or a slave that may not be read."""
 
+    advice = (
+        "The server is overloaded or limits this client; try again later, or with a longer timeout."
+    )
     retriable = True
 
 
 class UnavailableError(BrokerError):
     """This broker cannot serve now (a slave, a full disk, shutting down); another one may."""
 
+    advice = "Check the broker's state with `mqadmin clusterList`."
     retriable = True
     refresh_route = True
 
@@ -131,27 +138,38 @@ class NotLeaderError(UnavailableError):
 class UnsupportedRequestError(BrokerError):
     """The server does not know this request: a wrong kind of server, or a wrong port."""
 
+    advice = "Check that the address is the right kind of server and not its fast (VIP) port."
+
 
 class IllegalMessageError(BrokerError):
     """The broker will never store this message: too large, or with bad properties."""
+
+    advice = "Check the message's size and properties against the broker's maxMessageSize."
 
 
 class NoPermissionError(BrokerError):
     """The account, the topic or the broker does not allow this."""
 
+    advice = "Grant the account the rights it needs, or check the topic's perm."
+
 
 class AuthenticationError(NoPermissionError):
     """Unknown access key, or a signature made with another secret key."""
+
+    advice = "Check the access key and the secret key."
 
 
 class TopicNotFoundError(BrokerError):
     """No such topic on the name server or broker that was asked."""
 
+    advice = "Check the spelling, or create the topic first."
     refresh_route = True
 
 
 class GroupNotFoundError(BrokerError):
     """The consumer group is not known to the broker."""
+
+    advice = "Create the group with `mqadmin updateSubGroup`."
 
 
 class OffsetNotFoundError(BrokerError):
@@ -160,6 +178,8 @@ class OffsetNotFoundError(BrokerError):
 
 class BadExpressionError(BrokerError):
     """The broker cannot parse the filter expression, or has SQL filters switched off."""
+
+    advice = "Check the expression; SQL92 needs enablePropertyFilter=true on the broker."
 
 
 class BadParameterError(BrokerError):
@@ -222,3 +242,13 @@ def for_code(code: int, remark: str) -> type[BrokerError]:
     if code == 1 and "aclexception" in remark.lower():
         return NoPermissionError
     return _BY_CODE.get(code, BrokerError)
+
+
+def from_answer(code: int, remark: str, what: str, where: str) -> BrokerError:
+    """The exception for an answer: what was asked, of whom, its words, and what to do."""
+    kind = for_code(code, remark)
+    # Java's remarks go on with a link or a stack; the first line says what there is to say.
+    words = (remark.strip().splitlines() or [""])[0].strip().rstrip(".")
+    said = f": {words}" if words else ""
+    advice = f" {kind.advice}" if kind.advice else ""
+    return kind(f"{what}: {where} answered code {code}{said}.{advice}", code=code, remark=remark)

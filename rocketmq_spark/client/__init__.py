@@ -1,0 +1,17 @@
+"""A RocketMQ client in pure Python: the only room with broker sockets."""
+
+from rocketmq_spark.client.client import Client
+from rocketmq_spark.client.outgoing import Message, SendResult
+from rocketmq_spark.client.pull import PullSettings
+from rocketmq_spark.client.send import SendError, SendSettings
+from rocketmq_spark.client.transport import Tls
+
+__all__ = [
+    "Client",
+    "Message",
+    "PullSettings",
+    "SendError",
+    "SendResult",
+    "SendSettings",
+    "Tls",
+]

@@ -1,0 +1,283 @@
+"""`Client`: a RocketMQ cluster, as few words as it takes."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rocketmq_spark.client import names
+from rocketmq_spark.client.connection import Connection
+from rocketmq_spark.client.metadata import Metadata
+from rocketmq_spark.client.outgoing import Message, SendResult
+from rocketmq_spark.client.pool import Pool
+from rocketmq_spark.client.pull import Filter, PullSettings, RangeReader
+from rocketmq_spark.client.send import Sender, SendSettings
+from rocketmq_spark.client.transport import Tls, open_stream
+from rocketmq_spark.core.model import BrokerData, MessageQueue
+from rocketmq_spark.errors import UsageError
+from rocketmq_spark.wire import commands
+from rocketmq_spark.wire.acl import Credentials
+from rocketmq_spark.wire.decode import Decoder
+from rocketmq_spark.wire.session import Session
+
+# Brokers before it find the message nearest to a time, later ones the first not before it.
+_EXACT_SEARCH_VERSION = 435  # MQVersion of 5.1.1
+
+
+class Client:
+    """Reads and writes a RocketMQ cluster.
+
+    >>> with Client("127.0.0.1:9876") as client:
+    ...     client.send("orders", [Message("first", tags="new")])
+    ...     for queue in client.queues("orders"):
+    ...         for batch in client.read(queue, *client.offsets(queue)):
+    ...             print(batch.to_pylist())
+
+    `timeout` (seconds) bounds every request; `read` goes on trying for three times as long before
+    it gives up on a broker. It may be shared by threads, and survives a fork. `tls` is True (the
+    system's authorities), a CA file, or a `Tls`. `namespace` is wrapped around names as RocketMQ 4
+    did; `namespace_v2` travels as a field of each request.
+    """
+
+    def __init__(
+        self,
+        name_server: str,
+        *,
+        access_key: str = "",
+        secret_key: str = "",
+        security_token: str = "",
+        tls: bool | str | Tls = False,
+        namespace: str = "",
+        namespace_v2: str = "",
+        timeout: float = 5.0,
+        pull: PullSettings | None = None,
+        sending: SendSettings | None = None,
+    ) -> None:
+        if bool(access_key) != bool(secret_key):
+            missing = "secret_key" if access_key else "access_key"
+            raise UsageError(f"an account needs both access_key and secret_key; {missing} is empty")
+        if timeout <= 0:
+            raise UsageError(f"timeout must be more than 0 seconds, not {timeout}")
+        self.name_server = name_server
+        self._credentials = (
+            Credentials(access_key, secret_key, security_token) if access_key else None
+        )
+        self._tls = _tls_context(tls)
+        self._namespace = namespace
+        self._namespace_v2 = namespace_v2
+        self._pool = Pool(self._connect)
+        self._metadata = Metadata(name_server, self._pool, timeout)
+        pull = pull or PullSettings(patience=3 * timeout)
+        self._pull = replace(pull, timeout=timeout, group=self._wire(pull.group))
+        sending = sending or SendSettings()
+        self._sender = Sender(
+            self._metadata,
+            self._pool,
+            replace(sending, timeout=timeout, group=self._wire(sending.group)),
+        )
+
+    def _connect(self, address: str, deadline: float) -> Connection:
+        stream = open_stream(address, deadline, self._tls)
+        return Connection(address, stream, Session(self._credentials, self._namespace_v2))
+
+    # --- topics and queues --------------------------------------------------------------------
+
+    def topics(self, *, system: bool = False) -> list[str]:
+        """Topic names; with `system` also RocketMQ's own and the groups' retry and dead-letter
+        topics."""
+        everything, own = self._metadata.topics()
+        if not system:
+            everything = {
+                t for t in everything - own if not names.is_system(t) and not names.is_derived(t)
+            }
+        return sorted(
+            names.unwrap(self._namespace, t)
+            for t in everything
+            if names.belongs(self._namespace, t) or (system and names.is_system(t))
+        )
+
+    def brokers(self) -> list[BrokerData]:
+        """Every broker name with its master's and slaves' addresses."""
+        return self._metadata.brokers()
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """The readable queues, sorted as every RocketMQ consumer sorts them."""
+        return [self._user_queue(q) for q in self._route(topic).readable_queues()]
+
+    def writable_queues(self, topic: str) -> list[MessageQueue]:
+        """The queues a producer may send to now."""
+        return [self._user_queue(q) for q in self._route(topic).writable_queues()]
+
+    def create_topic(
+        self,
+        topic: str,
+        queues: int = 8,
+        *,
+        read_queues: int | None = None,
+        perm: int = 6,
+        attributes: Mapping[str, str] | None = None,
+        brokers: Sequence[str] | None = None,
+    ) -> None:
+        """Create it with `queues` queues on each broker, or change it if it exists. Returns when
+        the name server shows it."""
+        if queues < 1:
+            raise UsageError(f"topic {topic} needs at least one queue, not {queues}")
+        read = queues if read_queues is None else read_queues
+        self._metadata.create_topic(self._wire(topic), read, queues, perm, attributes, brokers)
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete it, messages and all."""
+        self._metadata.delete_topic(self._wire(topic))
+
+    # --- offsets ------------------------------------------------------------------------------
+
+    def offsets(self, queue: MessageQueue) -> tuple[int, int]:
+        """The first offset that can be read, and the next to be written."""
+        return self._metadata.offsets(self._wire_queue(queue))
+
+    def topic_offsets(self, topic: str) -> dict[MessageQueue, tuple[int, int]]:
+        """`offsets` of every readable queue, with one request per broker."""
+        found = self._metadata.topic_offsets(self._wire(topic))
+        return {self._user_queue(q): bounds for q, bounds in found.items()}
+
+    def offset_at(self, queue: MessageQueue, millis: int) -> int:
+        """The first offset stored at or after `millis` (epoch, the broker's clock); the end of the
+        queue when all is older."""
+        low, high = self.offsets(queue)
+        found, version = self._metadata.search_offset(self._wire_queue(queue), millis)
+        if version >= _EXACT_SEARCH_VERSION:
+            return min(max(found, low), high)
+        while low < high:
+            middle = (low + high) // 2
+            if self._stored_at(queue, middle) < millis:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _stored_at(self, queue: MessageQueue, offset: int) -> int:
+        batch = next(self.read(queue, offset, offset + 1, ["storeTimestamp"]))
+        micros: int = batch.column(0).cast("int64")[0].as_py()
+        return micros // 1000
+
+    # --- messages -----------------------------------------------------------------------------
+
+    def read(
+        self,
+        queue: MessageQueue,
+        start: int,
+        end: int,
+        columns: Sequence[str] | None = None,
+        *,
+        sub_expression: str = "*",
+        sql_expression: str = "",
+        consumer_id: str = "",
+    ) -> Iterator[Any]:
+        """Messages [start, end) as pyarrow RecordBatches, in offset order.
+
+        `columns` picks from `rocketmq_spark.wire.decode.SCHEMA`; what is not picked is not decoded.
+        `sub_expression` is tags (`A || B`), `sql_expression` is SQL92; the broker filters.
+        """
+        if start < 0 or end < start:
+            raise UsageError(f"cannot read [{start}, {end}) of {queue}: not a range of offsets")
+        decoder = Decoder(
+            columns,
+            topic=queue.topic,
+            broker_name=queue.broker_name,
+            queue_id=queue.queue_id,
+            consumer_id=consumer_id,
+        )
+        selection = _filter(sub_expression, sql_expression)
+        reader = RangeReader(
+            self._metadata,
+            self._pool,
+            self._wire_queue(queue),
+            start,
+            end,
+            decoder,
+            self._pull,
+            selection,
+        )
+        return reader.batches()
+
+    def send(self, topic: str, messages: Sequence[Message]) -> list[SendResult]:
+        """Store messages and say where each is. Raises SendError, with all results, when a
+        broker has not acknowledged every one."""
+        wired = [
+            m if m.queue is None else replace(m, queue=self._wire_queue(m.queue)) for m in messages
+        ]
+        results = self._sender.send(self._wire(topic), wired)
+        return [replace(r, queue=self._user_queue(r.queue)) for r in results]
+
+    # --- groups -------------------------------------------------------------------------------
+
+    def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
+        """Store `offset` as the group's progress; the group is created if need be."""
+        self._metadata.commit(self._wire(group), self._wire_queue(queue), offset)
+
+    def committed(self, group: str, queue: MessageQueue) -> int | None:
+        """The group's progress, None when there is none. (Brokers of RocketMQ 4 answer 0 in place
+        of None while a queue is young.)"""
+        return self._metadata.committed(self._wire(group), self._wire_queue(queue))
+
+    def consumers(self, group: str) -> list[str]:
+        """Ids of the group's live members."""
+        return self._metadata.consumers(self._wire(group))
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        account = f" as {self._credentials.access_key}" if self._credentials else ""
+        return f"<Client {self.name_server}{account}{' over TLS' if self._tls else ''}>"
+
+    # --- names --------------------------------------------------------------------------------
+
+    def _route(self, topic: str) -> Any:
+        return self._metadata.route(self._wire(topic))
+
+    def _wire(self, name: str) -> str:
+        if not name:
+            raise UsageError("a topic or group name is empty")
+        return names.wrap(self._namespace, name)
+
+    def _wire_queue(self, queue: MessageQueue) -> MessageQueue:
+        return replace(queue, topic=self._wire(queue.topic)) if self._namespace else queue
+
+    def _user_queue(self, queue: MessageQueue) -> MessageQueue:
+        if not self._namespace:
+            return queue
+        return replace(queue, topic=names.unwrap(self._namespace, queue.topic))
+
+
+def _tls_context(tls: bool | str | Tls) -> ssl.SSLContext | None:
+    if isinstance(tls, Tls):
+        return tls.context()
+    if isinstance(tls, str) and tls:
+        return Tls(ca=tls).context()
+    return Tls().context() if tls else None
+
+
+def _filter(sub_expression: str, sql_expression: str) -> Filter:
+    tags = [tag.strip() for tag in sub_expression.split("||") if tag.strip()]
+    everything = not tags or tags == ["*"]
+    if sql_expression:
+        if not everything:
+            raise UsageError("give sub_expression or sql_expression, not both")
+        # The broker compiles an expression once for each version it sees.
+        version = int(time.time() * 1000)
+        return Filter(commands.Subscription(sql_expression, commands.SQL92, version))
+    if everything:
+        return Filter()
+    return Filter(commands.Subscription(" || ".join(tags)), frozenset(tags))

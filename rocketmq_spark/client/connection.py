@@ -1,0 +1,98 @@
+"""One socket and one session, used by one caller at a time.
+
+There is no reader thread: whoever waits for an answer reads the socket. So nothing runs in the
+background, a fork copies no thread, and a puller decodes while the kernel receives (docs/design.md
+has the figures). The price is that a request of the server is answered when the connection is next
+used, which the pool does before it hands one out.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from rocketmq_spark.client.transport import Stream
+from rocketmq_spark.errors import NetworkError, ProtocolError, RequestTimeoutError
+from rocketmq_spark.wire.frame import Frame
+from rocketmq_spark.wire.session import Answer, Command, Session
+
+
+class Connection:
+    """Requests out, answers in. After a failure it is `broken`, and all that waited has failed."""
+
+    def __init__(self, address: str, stream: Stream, session: Session) -> None:
+        self.address = address
+        self.broken = False
+        self.last_used = time.monotonic()
+        self._stream = stream
+        self._session = session
+        self._early: list[Answer] = []
+
+    def submit(self, requests: Iterable[tuple[Command, Any]], deadline: float) -> None:
+        """Send requests at once; each answer will come out of `receive` with its token."""
+        data = b"".join([self._session.request(command, token) for command, token in requests])
+        self._guarded(self._stream.send, data, deadline)
+
+    def receive(self, deadline: float) -> list[Answer]:
+        """At least one answer, in the order they came."""
+        while True:
+            if self._early:
+                answers, self._early = self._early, []
+                return answers
+            self._early = self._guarded(self._read_once, deadline)
+
+    def call(self, command: Command, deadline: float) -> Frame:
+        """One request and its answer."""
+        token = object()
+        self.submit([(command, token)], deadline)
+        while True:
+            for answer in self.receive(deadline):
+                if answer.token is token:
+                    self.last_used = time.monotonic()
+                    frame: Frame = answer.frame
+                    return frame
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is waiting, so another caller may have it."""
+        return not self.broken and not self._session.pending and not self._early
+
+    def refresh(self) -> bool:
+        """Answer what the server asked meanwhile; False when the connection has ended."""
+        try:
+            while not self.broken and self._stream.readable():
+                self._early += self._guarded(self._read_once, time.monotonic())
+        except (NetworkError, ProtocolError):
+            return False
+        return not self.broken
+
+    def close(self) -> None:
+        self.broken = True
+        self._stream.close()
+
+    def _read_once(self, deadline: float) -> list[Answer]:
+        count = self._stream.recv_into(self._session.writable(), deadline)
+        answers = self._session.received(count)
+        replies = self._session.replies()
+        if replies:
+            self._stream.send(replies, deadline)
+        return answers
+
+    def _guarded(self, action: Any, *arguments: Any) -> Any:
+        """What has failed once is never trusted again: its stream may be cut anywhere."""
+        try:
+            return action(*arguments)
+        except RequestTimeoutError:
+            self.close()
+            raise
+        except ProtocolError as error:
+            self.close()
+            raise type(error)(f"{self.address}: {error}") from error
+        except NetworkError:
+            self.close()
+            raise
+
+    def __repr__(self) -> str:
+        state = "broken" if self.broken else f"{len(self._session.pending)} in flight"
+        return f"<Connection {self.address} {state}>"

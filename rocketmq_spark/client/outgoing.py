@@ -1,0 +1,269 @@
+"""Messages on their way out: what a user says, the results, and how messages become requests.
+
+Nothing here sends. `make_requests` decides which messages travel together and where; RocketMQ's
+rules for that are: a batch is of one topic and queue, is not compressed and holds no delayed
+message, and an empty body travels only in a batch.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import struct
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import lru_cache
+
+from rocketmq_spark.core.model import MessageQueue
+from rocketmq_spark.errors import RocketMQError, UsageError
+from rocketmq_spark.wire.compression import COMPRESSED, SYS_FLAGS, compress
+from rocketmq_spark.wire.message import (
+    KEYS,
+    TAGS,
+    UNIQ_KEY,
+    BatchItem,
+    encode_batch_item,
+    encode_properties,
+    java_hash,
+)
+
+# Brokers refuse more (MessageStoreConfig.maxMessageSize); it counts a batch as one body.
+MAX_MESSAGE = 4 * 1024 * 1024
+# Beyond it a batch gains nothing, and a broker holds it in memory as a whole.
+_FULL_BATCH = 512 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message to send. Text is sent as UTF-8; several keys are separated by spaces.
+
+    `sharding_key`: messages with equal keys go to one queue, in order, the one Java would choose.
+    `delay_level`: 1 to 18, RocketMQ's fixed delays. `deliver_at`: a time in epoch milliseconds.
+    """
+
+    body: bytes | str
+    tags: str = ""
+    keys: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    flag: int = 0
+    delay_level: int = 0
+    deliver_at: int | None = None
+    sharding_key: str | None = None
+    queue: MessageQueue | None = None
+
+    @property
+    def payload(self) -> bytes:
+        return self.body.encode() if isinstance(self.body, str) else bytes(self.body)
+
+    @property
+    def delayed(self) -> bool:
+        return self.delay_level > 0 or self.deliver_at is not None
+
+
+@dataclass(frozen=True, slots=True)
+class SendResult:
+    """Where a message is now, or why it is nowhere. `status` is RocketMQ's SendStatus."""
+
+    status: str
+    msg_id: str
+    queue: MessageQueue
+    queue_offset: int = -1
+    offset_msg_id: str = ""
+    error: RocketMQError | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.error is None
+
+
+@dataclass(slots=True)
+class Request:
+    """Messages that travel together. `rows` are their places in what the caller gave."""
+
+    queue: MessageQueue
+    rows: list[int]
+    msg_ids: list[str]
+    body: bytes
+    batch: bool
+    properties: str = ""
+    sys_flag: int = 0
+    flag: int = 0
+    fixed: bool = False  # by key or by the caller: may not go to another queue
+
+
+def make_requests(
+    messages: Sequence[Message],
+    queues: Sequence[MessageQueue],
+    first: int,
+    *,
+    compress_above: int,
+    compression: str,
+    max_message: int = MAX_MESSAGE,
+) -> list[Request]:
+    """Requests for all `messages`: round robin over `queues` from `first`, by key, or as told."""
+    turn = itertools.count(first)
+    open_batches: dict[tuple[MessageQueue, bool], _Batch] = {}
+    requests: list[Request] = []
+    for row, message in enumerate(messages):
+        queue, fixed = _queue_for(message, queues, turn, row)
+        body, msg_id = message.payload, unique_id()
+        properties = _properties(message, msg_id)
+        if len(body) > max_message:
+            raise UsageError(
+                f"message {row} has a body of {len(body)} bytes; the broker takes at most "
+                f"{max_message}"
+            )
+        try:
+            single = message.delayed or len(body) >= compress_above
+            if single and body:
+                requests += _flushed(open_batches, queue, fixed)  # it must not overtake
+                requests.append(_single(row, message, queue, fixed, body, properties, compression))
+                continue
+            if message.delayed:
+                raise UsageError("a delayed message needs a body: a broker refuses an empty one")
+            item = encode_batch_item(BatchItem(body, properties, message.flag))
+        except UsageError as error:
+            raise UsageError(f"message {row} cannot be sent: {error}") from error
+        if len(item) > max_message and body:
+            # Its properties push it over what a batch may hold; alone it is within the limits.
+            requests += _flushed(open_batches, queue, fixed)
+            requests.append(_single(row, message, queue, fixed, body, properties, ""))
+            continue
+        batch = open_batches.setdefault((queue, fixed), _Batch(queue, fixed))
+        if batch.size and batch.size + len(item) > _FULL_BATCH:
+            requests += _flushed(open_batches, queue, fixed)
+            batch = open_batches.setdefault((queue, fixed), _Batch(queue, fixed))
+        batch.add(row, msg_id, item)
+    return requests + [batch.request() for batch in open_batches.values()]
+
+
+class _Batch:
+    def __init__(self, queue: MessageQueue, fixed: bool) -> None:
+        self.queue, self.fixed, self.size = queue, fixed, 0
+        self._rows: list[int] = []
+        self._msg_ids: list[str] = []
+        self._items: list[bytes] = []
+
+    def add(self, row: int, msg_id: str, item: bytes) -> None:
+        self._rows.append(row)
+        self._msg_ids.append(msg_id)
+        self._items.append(item)
+        self.size += len(item)
+
+    def request(self) -> Request:
+        body = b"".join(self._items)
+        return Request(self.queue, self._rows, self._msg_ids, body, batch=True, fixed=self.fixed)
+
+
+def _flushed(
+    batches: dict[tuple[MessageQueue, bool], _Batch], queue: MessageQueue, fixed: bool
+) -> Iterator[Request]:
+    batch = batches.pop((queue, fixed), None)
+    if batch is not None:
+        yield batch.request()
+
+
+def _single(
+    row: int,
+    message: Message,
+    queue: MessageQueue,
+    fixed: bool,
+    body: bytes,
+    properties: dict[str, str],
+    compression: str,
+) -> Request:
+    sys_flag = 0
+    if compression:
+        packed = compress(compression, body)
+        if len(packed) < len(body):
+            body, sys_flag = packed, COMPRESSED | SYS_FLAGS[compression]
+    return Request(
+        queue,
+        [row],
+        [properties[UNIQ_KEY]],
+        body,
+        batch=False,
+        properties=encode_properties(properties).decode(),
+        sys_flag=sys_flag,
+        flag=message.flag,
+        fixed=fixed,
+    )
+
+
+def _queue_for(
+    message: Message, queues: Sequence[MessageQueue], turn: Iterable[int], row: int
+) -> tuple[MessageQueue, bool]:
+    if message.queue is not None:
+        if message.queue not in queues:
+            raise UsageError(f"message {row} is for {message.queue}, which cannot be written now")
+        return message.queue, True
+    if message.sharding_key is not None:
+        # SelectMessageQueueByHash: Java's remainder keeps the sign, then abs() drops it.
+        return queues[abs(java_hash(message.sharding_key)) % len(queues)], True
+    return queues[next(iter(turn)) % len(queues)], False
+
+
+def _properties(message: Message, msg_id: str) -> dict[str, str]:
+    """The user's properties and RocketMQ's own, which win."""
+    properties = dict(message.properties)
+    if message.keys:
+        properties[KEYS] = message.keys
+    if message.tags:
+        properties[TAGS] = message.tags
+    if message.delay_level:
+        properties["DELAY"] = str(message.delay_level)
+    if message.deliver_at is not None:
+        properties["TIMER_DELIVER_MS"] = str(message.deliver_at)
+    if message.sharding_key is not None:
+        properties["__SHARDINGKEY"] = message.sharding_key
+    properties[UNIQ_KEY] = msg_id
+    properties["WAIT"] = "true"
+    return properties
+
+
+# --- unique ids -------------------------------------------------------------------------------
+
+_counter = itertools.count(int.from_bytes(os.urandom(2), "big"))
+
+
+def unique_id() -> str:
+    """MessageClientIDSetter's shape, since tools read the address and the time out of it.
+
+    Address, process, a random word in place of Java's class-loader hash, milliseconds since the
+    month began, a counter.
+    """
+    now = time.time()
+    tail = struct.pack(">IH", int(now * 1000) - _month_start(now), next(_counter) & 0xFFFF)
+    return _process_prefix(os.getpid()) + tail.hex().upper()
+
+
+@lru_cache(maxsize=1)
+def _process_prefix(pid: int) -> str:
+    # Kept by process id, so that a forked worker makes its own.
+    return (_own_address() + struct.pack(">H", pid & 0xFFFF) + os.urandom(4)).hex().upper()
+
+
+def _own_address() -> bytes:
+    try:
+        return socket.inet_aton(socket.gethostbyname(socket.gethostname()))
+    except OSError:
+        return os.urandom(4)
+
+
+_month: tuple[float, float, int] = (1.0, 0.0, 0)
+
+
+def _month_start(now: float) -> int:
+    """Milliseconds at the first of this month, local time; worked out once an hour."""
+    global _month
+    begin, end, start = _month
+    if not begin <= now < end:
+        first = datetime.fromtimestamp(now).replace(
+            day=1, hour=0, minute=0, second=0, microsecond=0
+        )
+        start = int(first.timestamp() * 1000)
+        _month = (now, now + 3600, start)
+    return start

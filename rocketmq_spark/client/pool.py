@@ -1,0 +1,128 @@
+"""Live connections by address: lent to one caller at a time, kept while they are good.
+
+A pool outlives forks (a child starts with none of its parent's connections) and needs no
+housekeeping thread: what has been idle too long is closed when anybody comes by.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rocketmq_spark.client.connection import Connection
+from rocketmq_spark.errors import ConnectionLostError, from_answer
+from rocketmq_spark.wire.frame import Frame
+from rocketmq_spark.wire.session import Command
+
+SUCCESS = 0
+GO_AWAY = 1500
+
+# Servers close a connection that has been silent for 120 s; half of it leaves no race.
+IDLE_SECONDS = 60.0
+
+Connect = Callable[[str, float], Connection]
+
+
+class Pool:
+    def __init__(self, connect: Connect, idle_seconds: float = IDLE_SECONDS) -> None:
+        self._connect = connect
+        self._idle_seconds = idle_seconds
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._idle: dict[str, list[Connection]] = {}
+
+    @contextmanager
+    def connection(self, address: str, deadline: float) -> Iterator[Connection]:
+        """A connection nobody else uses meanwhile. It goes back unless something is left on it."""
+        connection = self._take(address) or self._connect(address, deadline)
+        try:
+            yield connection
+        finally:
+            if connection.idle:
+                self._give_back(connection)
+            else:
+                connection.close()
+
+    def ask(self, address: str, command: Command, what: str, deadline: float) -> Frame:
+        """The answer to `command`; anything but success is an exception that starts with `what`."""
+        frame = self._call(address, command, deadline)
+        if frame.code == GO_AWAY:
+            # The server drains the connections it has; it still takes new ones.
+            self.forget(address)
+            frame = self._call(address, command, deadline)
+        if frame.code != SUCCESS:
+            raise from_answer(frame.code, frame.remark, what, address)
+        return frame
+
+    def _call(self, address: str, command: Command, deadline: float) -> Frame:
+        try:
+            with self.connection(address, deadline) as connection:
+                return connection.call(command, deadline)
+        except ConnectionLostError:
+            # The server may have closed an idle connection at the moment we took it. Every
+            # question asked this way may be asked twice, so one more try on a new one is right.
+            self.forget(address)
+            with self.connection(address, deadline) as connection:
+                return connection.call(command, deadline)
+
+    def forget(self, address: str) -> None:
+        """Close the idle connections to `address`."""
+        self._forked()
+        with self._lock:
+            gone = self._idle.pop(address, [])
+        for connection in gone:
+            connection.close()
+
+    def close(self) -> None:
+        self._forked()
+        with self._lock:
+            gone = [c for connections in self._idle.values() for c in connections]
+            self._idle.clear()
+        for connection in gone:
+            connection.close()
+
+    def _take(self, address: str) -> Connection | None:
+        self._forked()
+        while True:
+            with self._lock:
+                expired = self._pop_expired()
+                waiting = self._idle.get(address)
+                connection = waiting.pop() if waiting else None
+            for old in expired:
+                old.close()
+            if connection is None or connection.refresh():
+                return connection
+            connection.close()
+
+    def _give_back(self, connection: Connection) -> None:
+        self._forked()
+        connection.last_used = time.monotonic()
+        with self._lock:
+            self._idle.setdefault(connection.address, []).append(connection)
+
+    def _pop_expired(self) -> list[Connection]:
+        assert self._lock.locked()
+        oldest = time.monotonic() - self._idle_seconds
+        expired = []
+        for address, connections in self._idle.items():
+            expired += [c for c in connections if c.last_used < oldest]
+            self._idle[address] = [c for c in connections if c.last_used >= oldest]
+        return expired
+
+    def _forked(self) -> None:
+        # Not under the lock: at the fork another thread of the parent may have held it.
+        if self._pid != os.getpid():
+            inherited = [c for connections in self._idle.values() for c in connections]
+            self._start_over()
+            for connection in inherited:
+                connection.close()  # this process's copy only; the parent's goes on
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{a}: {len(c)}" for a, c in sorted(self._idle.items()) if c)
+        return f"<Pool idle: {counts or 'none'}>"

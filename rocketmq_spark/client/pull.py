@@ -1,0 +1,271 @@
+"""Reads one offset range of one queue: many stateless pulls in flight, rows out in order.
+
+What an answer means is decided in `_judge`; what to ask for is decided by the window; this module
+sends, receives, changes brokers and is patient.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from rocketmq_spark.client.connection import Connection
+from rocketmq_spark.client.metadata import Metadata, reading_addresses
+from rocketmq_spark.client.pool import Pool
+from rocketmq_spark.client.retry import FIRST_PAUSE, LONGEST_PAUSE
+from rocketmq_spark.client.window import Ask, Piece, Window
+from rocketmq_spark.core.model import MASTER_ID, MessageQueue
+from rocketmq_spark.errors import (
+    BrokerError,
+    OffsetOutOfRangeError,
+    RocketMQError,
+    TopicNotFoundError,
+    from_answer,
+)
+from rocketmq_spark.wire import commands
+from rocketmq_spark.wire.answers import number
+from rocketmq_spark.wire.decode import Decoder
+from rocketmq_spark.wire.frame import Frame
+
+log = logging.getLogger(__name__)
+
+FOUND = 0
+NOT_FOUND = 19
+RETRY_IMMEDIATELY = 20
+OFFSET_MOVED = 21
+
+# Broker's words (GetMessageStatus) that tell apart what one code says.
+_RESET = "OFFSET_RESET"
+_REMOVING = "MESSAGE_WAS_REMOVING"
+
+ALL = commands.Subscription()
+
+
+@dataclass(frozen=True, slots=True)
+class PullSettings:
+    """How a range is read."""
+
+    group: str = "rocketmq_spark_reader"
+    in_flight: int = 32
+    largest_pull: int = 1024
+    batch_bytes: int = 4 * 1024 * 1024
+    # Received and expected bytes together; with Arrow's copy of a batch it keeps a process that
+    # reads anything below 200 MB.
+    window_bytes: int = 24 * 1024 * 1024
+    # Without any progress for so long, the last error is raised.
+    patience: float = 15.0
+    timeout: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What the broker selects, and the tags that are compared again here, as it goes by hashes."""
+
+    subscription: commands.Subscription = ALL
+    tags: frozenset[str] | None = None
+
+    @property
+    def selects(self) -> bool:
+        return self.subscription.expression != "*"
+
+
+class _TryAgainError(Exception):
+    """Leave this connection and come back after a pause."""
+
+    def __init__(self, reason: RocketMQError) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+class RangeReader:
+    """One read of one range. Iterate over `batches()` once."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        pool: Pool,
+        queue: MessageQueue,
+        start: int,
+        end: int,
+        decoder: Decoder,
+        settings: PullSettings,
+        selection: Filter,
+    ) -> None:
+        self._metadata = metadata
+        self._pool = pool
+        self._queue = queue
+        self._decoder = decoder
+        self._settings = settings
+        self._filter = selection
+        self._window = Window(
+            start,
+            end,
+            # With a filter an answer says where the next may start, so there is nothing to overlap.
+            depth=1 if selection.selects else settings.in_flight,
+            max_bytes=settings.window_bytes,
+            largest_step=settings.largest_pull,
+        )
+        self._prefer = MASTER_ID
+        self._failures = 0  # since the last progress
+        self._last_progress = time.monotonic()
+
+    def batches(self) -> Iterator[Any]:
+        """RecordBatches in offset order."""
+        while not self._window.done:
+            try:
+                route = self._metadata.route(self._queue.topic)
+                addresses = reading_addresses(route, self._queue, self._prefer)
+                address = addresses[self._failures % len(addresses)]
+                broker_name = route.serving_broker(self._queue)
+                deadline = time.monotonic() + self._settings.timeout
+                with self._pool.connection(address, deadline) as connection:
+                    yield from self._pump(connection, broker_name)
+            except _TryAgainError as again:
+                self._recover(again.reason)
+            except RocketMQError as error:
+                if not error.retriable:
+                    raise
+                self._recover(error)
+
+    def _pump(self, connection: Connection, broker_name: str) -> Iterator[Any]:
+        """Ask, receive and hand on, until the range is done or another broker is to be asked."""
+        window, timeout, prefer = self._window, self._settings.timeout, self._prefer
+        flying: dict[int, Ask] = {}
+        try:
+            while not window.done:
+                if self._prefer == prefer:
+                    requests = []
+                    for ask in window.asks():
+                        flying[ask.offset] = ask
+                        requests.append((self._request(broker_name, ask), ask))
+                    if requests:
+                        connection.submit(requests, time.monotonic() + timeout)
+                if window.takable >= self._settings.batch_bytes or window.complete:
+                    # New pulls are on their way, so the broker works while we decode.
+                    yield from self._decode(window.take())
+                    # However long the reader of the batch took, it is not the broker's silence.
+                    self._last_progress = time.monotonic()
+                elif flying:
+                    for answer in connection.receive(time.monotonic() + timeout):
+                        self._judge(answer.token, answer.frame, connection.address)
+                        del flying[answer.token.offset]
+                else:
+                    return  # nothing in flight and told to go elsewhere
+        finally:
+            for ask in flying.values():
+                window.failed(ask)
+
+    def _request(self, broker_name: str, ask: Ask) -> Any:
+        return commands.pull(
+            self._settings.group,
+            self._queue,
+            broker_name,
+            ask.offset,
+            ask.count,
+            self._filter.subscription,
+        )
+
+    def _judge(self, ask: Ask, frame: Frame, address: str) -> None:
+        """Take what an answer gives; raise what it means otherwise."""
+        code, remark = frame.code, frame.remark
+        if code == FOUND:
+            after = number(frame, "nextBeginOffset")
+            delta = int(frame.ext.get("offsetDelta") or 0)
+            if after <= ask.offset:
+                raise _TryAgainError(self._error(frame, address))
+            self._window.answered(ask, after, frame.body, delta)
+            self._progress()
+            self._follow_suggestion(frame)
+            return
+        if code in (NOT_FOUND, RETRY_IMMEDIATELY):
+            after = number(frame, "nextBeginOffset")
+            self._follow_suggestion(frame)
+            if code == RETRY_IMMEDIATELY and remark == _REMOVING and not self._filter.selects:
+                raise self._out_of_range(ask, frame, address)
+            if after > ask.offset:
+                self._window.answered(ask, after, b"")
+                self._progress()
+                return
+            raise _TryAgainError(self._not_there(ask, frame, address))
+        if code == OFFSET_MOVED:
+            # A reset of the group by an operator is told once, to whoever asks first; it is about
+            # the group's own offsets, not about the range we were given.
+            if remark == _RESET:
+                raise _TryAgainError(self._error(frame, address))
+            raise self._out_of_range(ask, frame, address)
+        error = self._error(frame, address)
+        if isinstance(error, TopicNotFoundError) and self._served_by_slave(address):
+            raise _TryAgainError(error)  # it has not heard of a young topic yet
+        if error.retriable:
+            self._prefer = MASTER_ID  # also when a slave was suggested but may not be read
+            raise _TryAgainError(error)
+        raise error
+
+    def _decode(self, pieces: list[Piece]) -> Iterator[Any]:
+        for delta, run in groupby(pieces, key=lambda piece: piece.delta):
+            same = list(run)
+            bodies = [piece.body for piece in same if piece.body]
+            if not bodies:
+                continue
+            batch = self._decoder.decode(
+                bodies[0] if len(bodies) == 1 else b"".join(bodies),
+                start=same[0].offset,
+                end=min(same[-1].end, self._window.end),
+                offset_delta=delta,
+                tags=self._filter.tags,
+            )
+            if batch.num_rows:
+                yield batch
+
+    # --- patience -----------------------------------------------------------------------------
+
+    def _progress(self) -> None:
+        self._failures = 0
+        self._last_progress = time.monotonic()
+
+    def _recover(self, reason: RocketMQError) -> None:
+        """Wait before the next try, or give up."""
+        self._failures += 1
+        pause = min(FIRST_PAUSE * 2 ** (self._failures - 1), LONGEST_PAUSE)
+        if time.monotonic() + pause - self._last_progress > self._settings.patience:
+            raise reason
+        log.debug("reading %s: %s; trying again in %.2f s", self._queue, reason, pause)
+        self._metadata.forget_route(self._queue.topic)
+        time.sleep(pause)
+
+    def _follow_suggestion(self, frame: Frame) -> None:
+        suggested = frame.ext.get("suggestWhichBrokerId")
+        if suggested and suggested.isdigit():
+            self._prefer = int(suggested)
+
+    def _served_by_slave(self, address: str) -> bool:
+        route = self._metadata.route(self._queue.topic)
+        broker = route.brokers.get(route.serving_broker(self._queue))
+        return broker is not None and broker.master != address
+
+    # --- words --------------------------------------------------------------------------------
+
+    def _error(self, frame: Frame, address: str) -> BrokerError:
+        return from_answer(frame.code, frame.remark, f"cannot read {self._queue}", address)
+
+    def _out_of_range(self, ask: Ask, frame: Frame, address: str) -> OffsetOutOfRangeError:
+        low, high = frame.ext.get("minOffset", "?"), frame.ext.get("maxOffset", "?")
+        return OffsetOutOfRangeError(
+            f"cannot read offset {ask.offset} of {self._queue}: {address} has [{low}, {high}) "
+            f"({frame.remark}); the messages have expired, or the topic was made anew",
+            code=frame.code,
+            remark=frame.remark,
+        )
+
+    def _not_there(self, ask: Ask, frame: Frame, address: str) -> OffsetOutOfRangeError:
+        return OffsetOutOfRangeError(
+            f"cannot read offset {ask.offset} of {self._queue} up to {self._window.end}: {address} "
+            f"has nothing there ({frame.remark}) and its queue ends at "
+            f"{frame.ext.get('maxOffset', '?')}",
+            code=frame.code,
+            remark=frame.remark,
+        )

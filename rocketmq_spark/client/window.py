@@ -1,0 +1,191 @@
+"""Arithmetic of a pipelined read: what to ask for next, what is on its way, what can be handed on.
+
+A range [start, end) is asked for in pieces of `step` messages, many at a time. Answers come in any
+order and may be short: the rest of a short one is asked for again, before anything further ahead.
+How many messages a broker gives at once (32, or 8 from disk, or whatever its operator set) is not
+known beforehand; it is learnt from the answers.
+
+    start            position                    frontier              end
+      |-- handed on --|-- ready --|  on its way  |-- not yet asked ------|
+
+No sockets and no clock: it is told of answers and says what to do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from rocketmq_spark.wire.frame import Buffer
+
+# The count that every broker gives from memory unless its operator changed it.
+FIRST_STEP = 32
+# Full answers in a row before a larger count is tried; after a vain try, ever longer.
+_FIRST_PATIENCE = 2
+_LONGEST_PATIENCE = 256
+# Asked for before the size of an answer is known, so that large messages do not come in a flood.
+_FIRST_DEPTH = 4
+
+
+@dataclass(slots=True)
+class Ask:
+    """`count` messages from `offset` on."""
+
+    offset: int
+    count: int
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What came for [offset, end): message bytes, and what to add to their offsets."""
+
+    offset: int
+    end: int
+    body: Buffer
+    delta: int = 0
+
+
+class Window:
+    def __init__(
+        self,
+        start: int,
+        end: int,
+        *,
+        depth: int,
+        max_bytes: int,
+        largest_step: int = 1024,
+    ) -> None:
+        self.position = start  # everything before it has been handed on
+        self.end = end
+        self._frontier = start  # everything from it on was never asked for
+        self._depth = depth
+        self._max_bytes = max_bytes
+        self._largest_step = largest_step
+        self._holes: list[tuple[int, int]] = []  # heap of (offset, count) to ask for again
+        self._flying = 0
+        self._ready: dict[int, Piece] = {}
+        self._ready_bytes = 0
+        self._next_ready = start  # end of the unbroken run of ready pieces
+        self._run_bytes = 0
+        self._typical = 0.0  # size of an answer: the largest seen lately
+        self._step = min(FIRST_STEP, largest_step)
+        self._full = 0
+        self._patience = _FIRST_PATIENCE
+
+    @property
+    def done(self) -> bool:
+        return self.position >= self.end
+
+    @property
+    def flying(self) -> int:
+        """Asks without an answer."""
+        return self._flying
+
+    def asks(self) -> list[Ask]:
+        """What to ask for now; each must end in `answered` or `failed`."""
+        found = []
+        while self._flying < self._room():
+            if self._holes:
+                ask = Ask(*heappop(self._holes))
+            elif self._frontier < self.end:
+                ask = Ask(self._frontier, min(self._next_count(), self.end - self._frontier))
+                self._frontier = ask.end
+            else:
+                break
+            self._flying += 1
+            found.append(ask)
+        return found
+
+    def _room(self) -> int:
+        if not self._typical:
+            return min(_FIRST_DEPTH, self._depth)
+        free = self._max_bytes - self._ready_bytes
+        # Always one, or a message larger than the limit could never be read.
+        return max(1, min(self._depth, int(free / self._typical)))
+
+    def _next_count(self) -> int:
+        """The step, and at times twice that: a vain try costs no more than a short answer."""
+        if self._full >= self._patience and self._step < self._largest_step:
+            self._full = 0
+            return min(self._step * 2, self._largest_step)
+        return self._step
+
+    def answered(self, ask: Ask, after: int, body: Buffer, delta: int = 0) -> None:
+        """`body` holds the messages of [ask.offset, after)."""
+        self._flying -= 1
+        if body:
+            self._typical = max(len(body), self._typical * 0.95, 1)
+            self._learn(ask, min(after, ask.end) - ask.offset)
+        if after < ask.end:
+            heappush(self._holes, (after, ask.end - after))
+        elif ask.end == self._frontier:
+            # A filter may have skipped further than asked; nobody else has that part.
+            self._frontier = max(self._frontier, after)
+        else:
+            after = ask.end
+        self._put(Piece(ask.offset, after, body, delta))
+        self._shed()
+
+    def failed(self, ask: Ask) -> None:
+        """No answer, or one that says try again."""
+        self._flying -= 1
+        heappush(self._holes, (ask.offset, ask.count))
+
+    def _learn(self, ask: Ask, got: int) -> None:
+        if got < ask.count:
+            if ask.count > self._step:
+                self._patience = min(self._patience * 2, _LONGEST_PATIENCE)
+            self._step = max(1, min(got, self._largest_step))
+            self._full = 0
+        elif ask.count > self._step:
+            self._step, self._patience = ask.count, _FIRST_PATIENCE
+        elif ask.count == self._step:
+            self._full += 1
+
+    def _put(self, piece: Piece) -> None:
+        self._ready[piece.offset] = piece
+        self._ready_bytes += len(piece.body)
+        while (following := self._ready.get(self._next_ready)) is not None:
+            self._next_ready = following.end
+            self._run_bytes += len(following.body)
+
+    def _shed(self) -> None:
+        """Forget what came too early rather than hold more than allowed; it is asked for again."""
+        while self._ready_bytes > self._max_bytes:
+            last = max(self._ready)
+            if last < self._next_ready:
+                return
+            piece = self._ready.pop(last)
+            self._ready_bytes -= len(piece.body)
+            heappush(self._holes, (piece.offset, piece.end - piece.offset))
+
+    @property
+    def takable(self) -> int:
+        """Bytes that `take` would give."""
+        return self._run_bytes
+
+    @property
+    def complete(self) -> bool:
+        """Everything up to the end has come."""
+        return self._next_ready >= self.end
+
+    def take(self) -> list[Piece]:
+        """All pieces that follow on each other from `position`, which moves behind them."""
+        pieces = []
+        while self.position < self._next_ready:
+            piece = self._ready.pop(self.position)
+            pieces.append(piece)
+            self.position = piece.end
+        self._ready_bytes -= self._run_bytes
+        self._run_bytes = 0
+        return pieces
+
+    def __repr__(self) -> str:
+        return (
+            f"<Window at {self.position} of {self.end}, {self._flying} in flight, "
+            f"{self._ready_bytes} bytes ready, step {self._step}>"
+        )

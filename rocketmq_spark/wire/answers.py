@@ -1,0 +1,120 @@
+"""What servers answer: bodies and fields of responses to values of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rocketmq_spark.core.model import BrokerData, MessageQueue, QueueData, Route, StaticOwner
+from rocketmq_spark.errors import ResponseError
+from rocketmq_spark.wire.frame import Frame
+from rocketmq_spark.wire.loose_json import loads
+
+# A static topic's queues belong to a broker that does not exist, named after their scope
+# (MixAll.LOGICAL_QUEUE_MOCK_BROKER_PREFIX); a queue nobody serves now is owned by the second.
+_STATIC_PREFIX = "__syslo__"
+_STATIC_NOBODY = "__syslo__none__"
+_GLOBAL_SCOPE = "__global__"
+
+
+def number(frame: Frame, name: str) -> int:
+    """A whole number among the fields of `frame`."""
+    text = frame.ext.get(name)
+    try:
+        return int(text)  # type: ignore[arg-type]
+    except (TypeError, ValueError) as error:
+        raise ResponseError(
+            f"the answer's field {name} is {text!r}, not a number; "
+            f"it has the fields {', '.join(sorted(frame.ext)) or 'none'}"
+        ) from error
+
+
+def route(topic: str, body: Any) -> Route:
+    data = _object(body, f"the route of topic {topic}")
+    try:
+        queues = tuple(
+            QueueData(
+                str(q["brokerName"]),
+                int(q["readQueueNums"]),
+                int(q["writeQueueNums"]),
+                int(q["perm"]),
+            )
+            for q in data.get("queueDatas") or ()
+        )
+        brokers = [_broker(b) for b in data.get("brokerDatas") or ()]
+        owners = _static_owners(topic, data.get("topicQueueMappingByBroker") or {})
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ResponseError(
+            f"the route of topic {topic} lacks or garbles a field: {error!r}"
+        ) from error
+    return Route(topic, queues, {b.broker_name: b for b in brokers}, owners)
+
+
+def cluster_brokers(body: Any) -> list[BrokerData]:
+    """Every broker of GET_BROKER_CLUSTER_INFO, by name."""
+    data = _object(body, "the cluster information")
+    try:
+        return sorted(
+            (_broker(b) for b in (data.get("brokerAddrTable") or {}).values()),
+            key=lambda b: b.broker_name,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ResponseError(
+            f"the cluster information lacks or garbles a field: {error!r}"
+        ) from error
+
+
+def topic_list(body: Any) -> set[str]:
+    data = _object(body, "the topic list")
+    return {str(topic) for topic in data.get("topicList") or ()}
+
+
+def consumer_ids(body: Any) -> list[str]:
+    data = _object(body, "the consumer list")
+    return sorted(str(member) for member in data.get("consumerIdList") or ())
+
+
+def topic_stats(body: Any) -> dict[MessageQueue, tuple[int, int]]:
+    """First and next offset of every queue of a topic on one broker."""
+    data = _object(body, "the topic statistics")
+    found = {}
+    try:
+        for key, stats in (data.get("offsetTable") or {}).items():
+            names = dict(key)
+            queue = MessageQueue(names["topic"], names["brokerName"], int(names["queueId"]))
+            found[queue] = (int(stats["minOffset"]), int(stats["maxOffset"]))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ResponseError(f"the topic statistics lack or garble a field: {error!r}") from error
+    return found
+
+
+def _object(body: Any, what: str) -> Mapping[Any, Any]:
+    value = loads(body, what)
+    if not isinstance(value, dict):
+        raise ResponseError(f"{what} should be a JSON object, not {type(value).__name__}")
+    return value
+
+
+def _broker(data: Mapping[str, Any]) -> BrokerData:
+    addresses = {int(broker_id): str(a) for broker_id, a in data["brokerAddrs"].items()}
+    return BrokerData(str(data.get("cluster") or ""), str(data["brokerName"]), addresses)
+
+
+def _static_owners(
+    topic: str, mappings: Mapping[str, Mapping[str, Any]]
+) -> dict[MessageQueue, StaticOwner]:
+    """For each public queue the broker with the newest epoch; every queue of a scope has one."""
+    owners: dict[MessageQueue, StaticOwner] = {}
+    for mapping in mappings.values():
+        scope = str(mapping.get("scope") or _GLOBAL_SCOPE)
+        public_broker = _STATIC_PREFIX + (scope[2:] if scope == _GLOBAL_SCOPE else scope)
+        epoch = int(mapping.get("epoch") or 0)
+        for queue_id in range(int(mapping.get("totalQueues") or 0)):
+            queue = MessageQueue(topic, public_broker, queue_id)
+            owners.setdefault(queue, StaticOwner(_STATIC_NOBODY, -1))
+        for queue_id in mapping.get("currIdMap") or {}:
+            queue = MessageQueue(topic, public_broker, int(queue_id))
+            known = owners.get(queue)
+            if known is None or known.epoch < epoch:
+                owners[queue] = StaticOwner(str(mapping["bname"]), epoch)
+    return owners
