@@ -42,6 +42,9 @@ _SHORT = struct.Struct(">h")
 
 Buffer = bytes | bytearray | memoryview
 
+# Made once: json.dumps would build an encoder for every request, which shows in a pull loop.
+_to_json = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
 
 @dataclass(slots=True)
 class Frame:
@@ -92,7 +95,7 @@ def _encode_json(frame: Frame) -> bytes:
     }
     if frame.remark:
         header["remark"] = frame.remark
-    return json.dumps(header, separators=(",", ":")).encode()
+    return _to_json(header).encode()
 
 
 def _encode_binary(frame: Frame) -> bytes:

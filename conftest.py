@@ -1,0 +1,68 @@
+"""Fixtures: a real RocketMQ, clients of it, topics of its own for every test.
+
+`ROCKETMQ_SPARK_NAMESRV=host:port` names a cluster that is already running; tests that stop or
+kill brokers always start their own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+# Spark starts its workers with this; without it they would run whatever python3 is on the PATH.
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+from rocketmq_spark.client import Client
+from rocketmq_spark.local_cluster import LocalCluster
+
+RUNNING = os.environ.get("ROCKETMQ_SPARK_NAMESRV", "")
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[LocalCluster]:
+    """Two masters of the newest release, for tests that do not break them."""
+    with LocalCluster(brokers=2) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def name_server(request: pytest.FixtureRequest) -> str:
+    """Any RocketMQ will do: the one named by the environment, or ours."""
+    if RUNNING:
+        return RUNNING
+    ours: LocalCluster = request.getfixturevalue("cluster")
+    return ours.name_server
+
+
+@pytest.fixture(scope="session")
+def client(name_server: str) -> Iterator[Client]:
+    with Client(name_server, timeout=15) as client:
+        yield client
+
+
+@pytest.fixture
+def new_topic(client: Client) -> Iterator[Callable[..., str]]:
+    """Makes topics with names of their own, gone after the test."""
+    made: list[str] = []
+
+    def make(queues: int = 4, **settings: object) -> str:
+        topic = f"t_{uuid.uuid4().hex[:12]}"
+        client.create_topic(topic, queues, **settings)  # type: ignore[arg-type]
+        made.append(topic)
+        return topic
+
+    yield make
+    for topic in made:
+        client.delete_topic(topic)
+
+
+@pytest.fixture
+def topic(new_topic: Callable[..., str]) -> str:
+    """Four queues on each broker."""
+    return new_topic()
