@@ -1,0 +1,54 @@
+"""`rocketmq-spark cluster` and `jars`: a real RocketMQ for people who want to play with one."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from rich.console import Console
+
+from rocketmq_spark.local_cluster import LocalCluster, find_java, resolve
+
+_console = Console(stderr=True)
+
+
+@contextmanager
+def started(console: Console, **settings: object) -> Iterator[LocalCluster]:
+    """A cluster, with a line that says what it is waiting for until it is there."""
+    with console.status("starting RocketMQ") as status:
+        cluster = LocalCluster(progress=status.update, **settings)  # type: ignore[arg-type]
+        cluster.open()
+    with closing(cluster):
+        yield cluster
+
+
+def serve(
+    brokers: int, slaves: int, name_servers: int, release: str, topics: tuple[str, ...]
+) -> None:
+    enough = threading.Event()
+    # Ctrl-C and `kill` both end it in order; the guard covers everything else.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: enough.set())
+    settings = {
+        "brokers": brokers,
+        "slaves": slaves,
+        "name_servers": name_servers,
+        "version": release,
+    }
+    with started(_console, **settings) as cluster:
+        for topic in topics:
+            cluster.create_topic(topic)
+        for name, info in {**cluster.name_servers, **cluster.brokers}.items():
+            _console.print(f"{name:<16} {info.address}", highlight=False)
+        _console.print("Ctrl-C stops it and removes its data. The address to use:")
+        print(cluster.name_server, flush=True)
+        enough.wait()
+        _console.print("stopping")
+
+
+def fetch(release: str) -> None:
+    find_java()
+    with _console.status(f"looking for RocketMQ {release}") as status:
+        resolve(release, status.update)
