@@ -4,36 +4,54 @@ from __future__ import annotations
 
 import os
 import shutil
-import ssl
-import string
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rocketmq_spark.errors import ClusterError, UsageError
 from rocketmq_spark.local_cluster import config as files
-from rocketmq_spark.local_cluster import jars, loopback, probe, security, tools
+from rocketmq_spark.local_cluster import jars, loopback, security, tools
 from rocketmq_spark.local_cluster.guard import own_session
 from rocketmq_spark.local_cluster.java import find_java
 from rocketmq_spark.local_cluster.jvm import ADMIN, Launcher
+from rocketmq_spark.local_cluster.members import Members, Plan
 from rocketmq_spark.local_cluster.nodes import Node, NodeInfo, PortTakenError
-from rocketmq_spark.local_cluster.ports import Ports
+from rocketmq_spark.local_cluster.probe import Probe
 from rocketmq_spark.local_cluster.process import Supervisor
 
-_READY_SECONDS = 90.0
+if TYPE_CHECKING:
+    from rocketmq_spark.client import Client
+
+# A machine with all its processors taken needs many times the usual six.
+_READY_SECONDS = 180.0
 _PORT_RETRIES = 2
+_MOST_BROKERS = 26
+
+
+@dataclass(frozen=True)
+class _Open:
+    """What exists only while a cluster is open."""
+
+    folder: Path
+    supervisor: Supervisor
+    members: Members
+    launcher: Launcher
+    probe: Probe
+    tls: security.Tls | None
 
 
 class LocalCluster:
     """A real RocketMQ, gone when the `with` block or this Python ends.
 
     `slaves` is per broker. Members are called namesrv-1, broker-a, broker-a-slave,
-    broker-a-slave-2, broker-b and so on. `config` holds further settings for every broker.
+    broker-a-slave-2, broker-b and so on. `config` holds further settings for every broker;
+    `progress` is told about the download that the first use of a version needs.
     """
 
     def __init__(
@@ -49,38 +67,30 @@ class LocalCluster:
         config: Mapping[str, str] | None = None,
         progress: jars.Progress | None = None,
     ) -> None:
-        if not 1 <= brokers <= len(string.ascii_lowercase) or slaves < 0 or name_servers < 1:
+        if not 1 <= brokers <= _MOST_BROKERS or slaves < 0 or name_servers < 1:
             raise UsageError(
                 f"brokers={brokers}, slaves={slaves}, name_servers={name_servers}: a cluster has "
-                "1 to 26 brokers, no or some slaves, and at least one name server."
+                f"1 to {_MOST_BROKERS} brokers, no or some slaves, and at least one name server."
             )
         if replication not in ("async", "sync"):
             raise UsageError(f"replication={replication!r} is neither 'async' nor 'sync'.")
         if tls not in (True, False, "require-client"):
             raise UsageError(f"tls={tls!r} is none of True, False and 'require-client'.")
         self.version = version
-        self._shape = (brokers, slaves, name_servers)
-        self._slaves = slaves
-        self._sync = replication == "sync"
-        self._config = dict(config or {})
         self._account = security.account(acl, version)
+        self._plan = Plan(version, slaves, replication == "sync", self._account, config or {})
+        self._counts = (brokers, name_servers)
         self._tls_mode = tls
         self._progress = progress
-        self._nodes: dict[str, Node] = {}
-        self._folder: Path | None = None
-        self._supervisor: Supervisor | None = None
-        self._launcher: Launcher | None = None
-        self._tls: security.Tls | None = None
-        self._context: ssl.SSLContext | None = None
-        self._ports = Ports()
+        self._open: _Open | None = None
 
     def __repr__(self) -> str:
-        if self._supervisor is None:
+        if self._open is None:
             return f"<LocalCluster {self.version} closed>"
-        members = ", ".join(str(node.info()) for node in self._nodes.values())
+        members = ", ".join(str(node.info()) for node in self._open.members.all)
         return f"<LocalCluster {self.version}: {members}>"
 
-    # --- beginning and end ----------------------------------------------------------------
+    # --- beginning and end --------------------------------------------------------------------
 
     def __enter__(self) -> LocalCluster:
         self.open()
@@ -96,7 +106,7 @@ class LocalCluster:
 
     def open(self) -> None:
         """Start everything; returns when every member has answered a request."""
-        if self._supervisor is not None:
+        if self._open is not None:
             raise ClusterError("This local cluster is open already.")
         java, library = find_java(), jars.resolve(self.version, self._progress)
         for last in [False] * _PORT_RETRIES + [True]:
@@ -105,63 +115,68 @@ class LocalCluster:
 
     def close(self) -> None:
         """Kill everything and remove the folder; harmless the second time."""
-        supervisor, self._supervisor = self._supervisor, None
-        folder, self._folder = self._folder, None
-        self._nodes = {}
-        if supervisor is not None:
-            supervisor.close()
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
+        was, self._open = self._open, None
+        if was is not None:
+            was.supervisor.close()
+            shutil.rmtree(was.folder, ignore_errors=True)
 
     def _opened(self, java: Path, library: Path, last: bool) -> bool:
         """Whether all have started; False if a port was lost to another program meanwhile."""
+        folder = Path(tempfile.mkdtemp(prefix="rocketmq-spark-"))
         try:
-            self._open(java, library)
+            self._open = self._prepare(java, library, folder)
+            self._start_all(self._open.members)
         except BaseException as e:
             self.close()
+            shutil.rmtree(folder, ignore_errors=True)
             if last or not isinstance(e, PortTakenError):
                 raise
             return False
         return True
 
-    def _open(self, java: Path, library: Path) -> None:
-        self._folder = folder = Path(tempfile.mkdtemp(prefix="rocketmq-spark-"))
-        self._supervisor = Supervisor(folder)
-        home, scratch = folder / "home", folder / "scratch"
+    def _prepare(self, java: Path, library: Path, folder: Path) -> _Open:
+        home, scratch, confined = folder / "home", folder / "scratch", folder / "loopback.jar"
         scratch.mkdir()
         files.write_home(home, self.version)
+        tls = None
         if self._account:
             self._account.write(home, self.version)
         if self._tls_mode:
-            self._tls = security.make_tls(folder / "tls", self._tls_mode == "require-client")
-            self._context = self._tls.context()
-        loopback.write_jar(library, self.version, folder / "loopback.jar")
-        classpath = f"{folder / 'loopback.jar'}{os.pathsep}{library / '*'}"
-        self._launcher = Launcher(java, classpath, home, scratch, self._tls)
+            tls = security.make_tls(folder / "tls", self._tls_mode == "require-client")
+        loopback.write_jar(library, self.version, confined)
+        classpath = f"{confined}{os.pathsep}{library / '*'}"
+        return _Open(
+            folder=folder,
+            supervisor=Supervisor(folder),
+            members=Members(folder, self._plan),
+            launcher=Launcher(java, classpath, home, scratch, tls),
+            probe=Probe(tls.context() if tls else None, self._account),
+            tls=tls,
+        )
 
-        brokers, slaves, name_servers = self._shape
-        for number in range(1, name_servers + 1):
-            self._add_name_server(f"namesrv-{number}")
-        masters = [self._add_master() for _ in range(brokers)]
-        # A slave that starts before its master is known waits long until it asks again.
-        self._start([*self._members("name server"), *masters])
-        self._start([self._add_slave(m, i) for m in masters for i in range(1, slaves + 1)])
+    def _start_all(self, members: Members) -> None:
+        brokers, name_servers = self._counts
+        # One after the other: a broker that finds no name server, and a slave that finds no
+        # master, asks again only ten seconds later.
+        self._start([members.add_name_server() for _ in range(name_servers)])
+        self._start([members.add_master() for _ in range(brokers)])
+        self._start([slave for m in members.masters for slave in members.add_slaves(m)])
 
-    # --- what it is -----------------------------------------------------------------------
+    # --- what it is ---------------------------------------------------------------------------
 
     @property
     def name_server(self) -> str:
         """host:port;host:port, as RocketMQ writes it."""
-        return ";".join(node.address for node in self._members("name server"))
+        return ";".join(node.address for node in self._now().members.name_servers)
 
     @property
     def name_servers(self) -> dict[str, NodeInfo]:
-        return {node.name: node.info() for node in self._members("name server")}
+        return {node.name: node.info() for node in self._now().members.name_servers}
 
     @property
     def brokers(self) -> dict[str, NodeInfo]:
         """Masters and slaves."""
-        return {node.name: node.info() for node in self._members("master", "slave")}
+        return {node.name: node.info() for node in self._now().members.brokers}
 
     @property
     def cluster_name(self) -> str:
@@ -169,9 +184,7 @@ class LocalCluster:
 
     @property
     def folder(self) -> Path:
-        if self._folder is None:
-            raise ClusterError("This local cluster is closed: use it in a `with` block.")
-        return self._folder
+        return self._now().folder
 
     @property
     def access_key(self) -> str | None:
@@ -183,78 +196,91 @@ class LocalCluster:
 
     @property
     def tls_ca(self) -> Path | None:
-        return self._tls.ca if self._tls else None
+        tls = self._now().tls
+        return tls.ca if tls else None
 
     @property
     def tls_cert(self) -> Path | None:
-        """A client certificate signed by `tls_ca`, and `tls_key` its private key."""
-        return self._tls.cert if self._tls else None
+        """A client certificate signed by `tls_ca`; `tls_key` is its private key."""
+        tls = self._now().tls
+        return tls.cert if tls else None
 
     @property
     def tls_key(self) -> Path | None:
-        return self._tls.key if self._tls else None
+        tls = self._now().tls
+        return tls.key if tls else None
 
     @property
     def java_classpath(self) -> str:
-        return self._running_launcher().classpath
+        return self._now().launcher.classpath
 
     def log(self, name: str) -> str:
         """What a member has said since it was started last."""
-        return self._node(name).log_text()
+        return self._now().members[name].log_text()
 
-    # --- members: stop, start and worse ---------------------------------------------------
+    # --- members: stop, start and worse -------------------------------------------------------
 
     def stop(self, name: str) -> None:
         """End a member in order (SIGTERM) and wait until it has ended."""
-        self._node(name).alive().stop()
+        self._now().members[name].alive().stop()
 
     def kill(self, name: str) -> None:
         """End a member at once (SIGKILL)."""
-        self._node(name).alive().kill()
+        self._now().members[name].alive().kill()
 
     def pause(self, name: str) -> None:
         """Freeze a member (SIGSTOP): its connections stay, its answers do not come."""
-        self._node(name).alive().pause()
+        self._now().members[name].alive().pause()
 
     def resume(self, name: str) -> None:
-        self._node(name).alive().resume()
+        self._now().members[name].alive().resume()
 
     def start(self, name: str) -> None:
         """Start a member that has ended, with the ports and data it had."""
-        node = self._node(name)
+        node = self._now().members[name]
         if node.running:
             raise ClusterError(f"{name} is running already.")
         self._start([node])
 
     def add_broker(self) -> str:
         """One more master, with slaves if the others have some; returns its name."""
-        master = self._add_master()
+        members = self._now().members
+        master = members.add_master()
         self._start([master])
-        self._start([self._add_slave(master, i) for i in range(1, self._slaves + 1)])
+        self._start(members.add_slaves(master))
         return master.name
 
     def _start(self, nodes: Sequence[Node]) -> None:
-        supervisor, launcher = self._running_supervisor(), self._running_launcher()
+        now = self._now()
         for node in nodes:
-            node.start(supervisor, launcher)
+            node.start(now.supervisor, now.launcher)
         deadline = time.monotonic() + _READY_SECONDS
         for node in nodes:
             self._wait_until(partial(self._ready, node), nodes, deadline)
 
     def _ready(self, node: Node) -> bool:
+        members, probe = self._now().members, self._now().probe
         if node.role == "name server":
-            known = probe.registered(node.address, self._context)
-            serving = {b.address for b in self._members("master", "slave") if b.serving}
-            return known is not None and known >= serving
+            known = probe.registered(node.address)
+            return known is not None and known >= {b.address for b in members.brokers if b.serving}
         listed = all(
-            node.address in (probe.registered(n.address, self._context) or ())
-            for n in self._members("name server")
-            if n.serving
+            node.address in (probe.registered(server.address) or ())
+            for server in members.name_servers
+            if server.serving
         )
-        return listed and probe.answers(node.address, self._context)
+        return listed and probe.answers(node.address) and self._replicating(node)
+
+    def _replicating(self, node: Node) -> bool:
+        """Whether a slave is linked to its master, which in 5.x is seconds after it registers."""
+        members = self._now().members
+        if node.role != "slave" or files.is_4(self.version):
+            return True
+        master = members[node.broker_name]
+        linked = sum(slave.serving for slave in members.slaves_of(master))
+        return not master.serving or self._now().probe.replicas(master.address) >= linked
 
     def _wait_until(
-        self, condition: Callable[[], bool], watched: Iterable[Node], deadline: float
+        self, condition: Callable[[], bool], watched: Sequence[Node], deadline: float
     ) -> None:
         while not condition():
             for node in watched:
@@ -265,9 +291,21 @@ class LocalCluster:
                     f"RocketMQ {self.version} was not ready after {_READY_SECONDS:.0f} s; "
                     f"is this machine very busy? Its last words were:\n{words}"
                 )
-            time.sleep(0.05)
+            time.sleep(0.15)
 
-    # --- tools ----------------------------------------------------------------------------
+    # --- tools --------------------------------------------------------------------------------
+
+    def client(self, **options: Any) -> Client:
+        """This package's client, with the account and certificates that this cluster wants."""
+        from rocketmq_spark.client import Client, Tls
+
+        tls = self._now().tls
+        if tls:
+            options.setdefault("tls", Tls(str(tls.ca), str(tls.cert), str(tls.key)))
+        if self._account:
+            options.setdefault("access_key", self._account.access_key)
+            options.setdefault("secret_key", self._account.secret_key)
+        return Client(self.name_server, **options)
 
     def create_topic(
         self,
@@ -275,34 +313,29 @@ class LocalCluster:
         queues: int = 4,
         *,
         brokers: Iterable[str] | None = None,
-        attributes: str = "",
+        **settings: Any,
     ) -> None:
-        """Make a topic with so many queues on each (given) broker; waits until it is in the route.
+        """Make a topic with so many queues on each (given) master; waits for every name server.
 
-        `attributes` are mqadmin's, such as "+message.type=DELAY".
+        `settings` are those of Client.create_topic: read_queues, perm, attributes.
         """
-        masters = [n for n in self._members("master") if n.serving]
-        args = ["-t", topic, "-r", str(queues), "-w", str(queues)]
-        args += ["-a", attributes] if attributes else []
-        if brokers is None:
-            self.mqadmin("updateTopic", "-c", self.cluster_name, *args)
-        else:
-            masters = [self._node(name) for name in brokers]
-            for node in masters:
-                self.mqadmin("updateTopic", "-b", node.address, *args)
-        expected = {node.broker_name for node in masters}
+        members, probe = self._now().members, self._now().probe
+        masters = (
+            [members[name] for name in brokers]
+            if brokers is not None
+            else [master for master in members.masters if master.serving]
+        )
+        names = {master.broker_name for master in masters}
+        with self.client(timeout=15.0) as client:
+            client.create_topic(topic, queues, brokers=sorted(names), **settings)
         deadline = time.monotonic() + _READY_SECONDS
-        for server in self._members("name server"):
-            if server.serving:
-                routed = partial(self._routed, server, topic, expected)
-                self._wait_until(routed, masters, deadline)
-
-    def _routed(self, server: Node, topic: str, expected: set[str]) -> bool:
-        return expected <= probe.brokers_of(server.address, self._context, topic)
+        for address in [server.address for server in members.name_servers if server.serving]:
+            routed = partial(_routed, probe, address, topic, names)
+            self._wait_until(routed, masters, deadline)
 
     def mqadmin(self, *args: str) -> str:
         """Run RocketMQ's own admin tool and return what it printed: mqadmin("topicList")."""
-        launcher = self._running_launcher()
+        launcher = self._now().launcher
         where = ["-n", self.name_server] if args and args[0] != "help" else []
         return tools.run_admin(launcher.command(ADMIN, *args, *where), launcher.env(), args)
 
@@ -316,7 +349,7 @@ class LocalCluster:
         check: bool = True,
     ) -> subprocess.CompletedProcess[str]:
         """Run a single-file Java program with RocketMQ's jars and this cluster's name server."""
-        launcher = self._running_launcher()
+        launcher = self._now().launcher
         command = launcher.program(Path(source), args, jvm_args, self.name_server)
         what = f"java {Path(source).name} {' '.join(args)}".rstrip()
         done = tools.run(command, launcher.env(), timeout=timeout, what=what, stdin=stdin)
@@ -326,87 +359,27 @@ class LocalCluster:
         return done
 
     def popen_java(
-        self,
-        source: str | Path,
-        *args: str,
-        jvm_args: Sequence[str] = (),
-        **popen: Any,
+        self, source: str | Path, *args: str, jvm_args: Sequence[str] = (), **popen: Any
     ) -> subprocess.Popen[str]:
         """The same, but running beside us; it ends with the cluster at the latest."""
-        launcher = self._running_launcher()
-        command = launcher.program(Path(source), args, jvm_args, self.name_server)
+        launcher = self._now().launcher
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         process: subprocess.Popen[str] = subprocess.Popen(
-            command,
+            launcher.program(Path(source), args, jvm_args, self.name_server),
             env=launcher.env(),
             text=True,
             encoding="utf-8",
             errors="replace",
             **{**pipes, **own_session(), **popen},
         )
-        self._running_supervisor().adopt(process.pid)
+        self._now().supervisor.adopt(process.pid)
         return process
 
-    # --- making members -------------------------------------------------------------------
-
-    def _add_name_server(self, name: str) -> Node:
-        node = self._add(Node(name, "name server", self._ports.one(), self.folder / name))
-        files.write_properties(node.conf, files.name_server_settings(node.port, node.folder))
-        return node
-
-    def _add_master(self) -> Node:
-        used = {node.broker_name for node in self._members("master")}
-        names = (f"broker-{letter}" for letter in string.ascii_lowercase)
-        name = next((n for n in names if n not in used), None)
-        if name is None:
-            raise ClusterError("This local cluster has 26 brokers, and the alphabet has no more.")
-        node = Node(name, "master", self._ports.for_broker(), self.folder / name, name)
-        return self._add_broker(node, node)
-
-    def _add_slave(self, master: Node, number: int) -> Node:
-        name = f"{master.name}-slave" + (f"-{number}" if number > 1 else "")
-        port, folder = self._ports.for_broker(), self.folder / name
-        node = Node(name, "slave", port, folder, master.broker_name, number)
-        return self._add_broker(node, master)
-
-    def _add_broker(self, node: Node, master: Node) -> Node:
-        self._add(node)
-        settings = files.broker_settings(
-            broker_name=node.broker_name,
-            broker_id=node.broker_id,
-            port=node.port,
-            folder=node.folder,
-            name_servers=self.name_server,
-            sync=self._sync,
-            slaves=self._slaves,
-            master_port=master.port,
-        )
-        account = self._account.broker_settings(self.version) if self._account else {}
-        files.write_properties(node.conf, {**settings, **account, **self._config})
-        return node
-
-    def _add(self, node: Node) -> Node:
-        node.folder.mkdir()
-        self._nodes[node.name] = node
-        return node
-
-    # --- lookups --------------------------------------------------------------------------
-
-    def _members(self, *roles: str) -> list[Node]:
-        return [node for node in self._nodes.values() if node.role in roles]
-
-    def _node(self, name: str) -> Node:
-        if name not in self._nodes:
-            known = ", ".join(self._nodes) or "none, it is closed"
-            raise ClusterError(f"This local cluster has no {name!r}; its members are {known}.")
-        return self._nodes[name]
-
-    def _running_launcher(self) -> Launcher:
-        if self._supervisor is None or self._launcher is None:
+    def _now(self) -> _Open:
+        if self._open is None:
             raise ClusterError("This local cluster is closed: use it in a `with` block.")
-        return self._launcher
+        return self._open
 
-    def _running_supervisor(self) -> Supervisor:
-        if self._supervisor is None:
-            raise ClusterError("This local cluster is closed: use it in a `with` block.")
-        return self._supervisor
+
+def _routed(probe: Probe, name_server: str, topic: str, brokers: set[str]) -> bool:
+    return brokers <= probe.brokers_of(name_server, topic)

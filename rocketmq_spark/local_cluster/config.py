@@ -65,6 +65,7 @@ def name_server_settings(port: int, folder: Path) -> dict[str, str]:
 
 def broker_settings(
     *,
+    version: str,
     broker_name: str,
     broker_id: int,
     port: int,
@@ -109,7 +110,8 @@ def broker_settings(
     if slaves and sync:
         # From 5.0 on a SYNC_MASTER waits for no slave unless it is told how many replicas to have.
         settings["inSyncReplicas"] = "2"
-    if broker_id:
-        # Told here, it need not wait for a name server to tell it.
+    if broker_id and is_4(version):
+        # Links a 4.9 slave to its master at once. 5.x forgets it before it could use it, and then
+        # does not listen to the name servers either.
         settings["haMasterAddress"] = f"{LOOPBACK}:{master_port + 1}"
     return settings

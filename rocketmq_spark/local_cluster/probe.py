@@ -1,63 +1,74 @@
-"""Asks servers a real request, which is what "ready" means, and reads who is registered.
+"""Asks one server one real request, which is what "ready" means.
 
-As small as can be: the package's client replaces it.
+A client would go to whichever name server answers; here each of them must, so every question has
+its address and a connection of its own.
 """
 
 from __future__ import annotations
 
 import json
-import re
-import socket
 import ssl
-import struct
-from typing import Any
+import time
+from contextlib import closing
+from dataclasses import dataclass
 
-_GET_ROUTE, _GET_CLUSTER_INFO, _GET_BROKER_CONFIG = 105, 106, 26
-_TIMEOUT = 3.0
+from rocketmq_spark.client.connection import Connection
+from rocketmq_spark.client.transport import open_stream
+from rocketmq_spark.errors import RocketMQError
+from rocketmq_spark.local_cluster.security import Account
+from rocketmq_spark.wire import answers, commands
+from rocketmq_spark.wire.acl import Credentials
+from rocketmq_spark.wire.frame import Frame
+from rocketmq_spark.wire.session import Command, Session
 
+_TIMEOUT = 5.0
 
-def registered(address: str, tls: ssl.SSLContext | None) -> set[str] | None:
-    """The broker addresses this name server knows; None when it does not answer."""
-    answer = _ask(address, tls, _GET_CLUSTER_INFO)
-    if answer is None or answer[0].get("code") != 0:
-        return None
-    brokers = _parse(answer[1]).get("brokerAddrTable") or {}
-    return {str(a) for broker in brokers.values() for a in broker["brokerAddrs"].values()}
-
-
-def brokers_of(address: str, tls: ssl.SSLContext | None, topic: str) -> set[str]:
-    """The names of the brokers that this name server gives a topic's queues to."""
-    answer = _ask(address, tls, _GET_ROUTE, topic=topic)
-    if answer is None or answer[0].get("code") != 0:
-        return set()
-    return {str(queues["brokerName"]) for queues in _parse(answer[1])["queueDatas"]}
+# From RocketMQ's RequestCode: what only a caretaker asks.
+_GET_BROKER_CONFIG = Command(26, {})
+_GET_BROKER_HA_STATUS = Command(907, {})
 
 
-def answers(address: str, tls: ssl.SSLContext | None) -> bool:
-    """Whether a broker answers. Where it asks for an account a refusal is an answer too."""
-    return _ask(address, tls, _GET_BROKER_CONFIG) is not None
+@dataclass(frozen=True)
+class Probe:
+    """Knows how this cluster wants to be asked."""
 
+    tls: ssl.SSLContext | None
+    account: Account | None
 
-def _parse(body: bytes) -> dict[str, Any]:
-    # RocketMQ leaves integer keys unquoted.
-    parsed: dict[str, Any] = json.loads(re.sub(rb"([{,])(\d+):", rb'\1"\2":', body))
-    return parsed
+    def registered(self, name_server: str) -> set[str] | None:
+        """The broker addresses this name server knows; None when it does not answer."""
+        frame = self._ask(name_server, commands.get_cluster_info())
+        if frame is None:
+            return None
+        brokers = answers.cluster_brokers(frame.body)
+        return {address for broker in brokers for address in broker.addresses.values()}
 
+    def brokers_of(self, name_server: str, topic: str) -> set[str]:
+        """The names of the brokers that this name server gives a topic's queues to."""
+        frame = self._ask(name_server, commands.get_route(topic))
+        if frame is None:
+            return set()
+        return {queues.broker_name for queues in answers.route(topic, frame.body).queues}
 
-def _ask(
-    address: str, tls: ssl.SSLContext | None, code: int, **fields: str
-) -> tuple[dict[str, Any], bytes] | None:
-    host, _, port = address.rpartition(":")
-    request = {"code": code, "language": "PYTHON", "version": 475, "opaque": 1, "flag": 0}
-    header = json.dumps({**request, "extFields": fields}).encode()
-    try:
-        with socket.create_connection((host, int(port)), _TIMEOUT) as raw:
-            stream = tls.wrap_socket(raw, server_hostname=host) if tls else raw
-            with stream, stream.makefile("rb") as reader:
-                stream.sendall(struct.pack(">II", 4 + len(header), len(header)) + header)
-                length, header_length = struct.unpack(">II", reader.read(8))
-                header_length &= 0xFFFFFF
-                answer = json.loads(reader.read(header_length))
-                return answer, reader.read(length - 4 - header_length)
-    except (OSError, ValueError, struct.error):
-        return None
+    def answers(self, broker: str) -> bool:
+        return self._ask(broker, _GET_BROKER_CONFIG) is not None
+
+    def replicas(self, master: str) -> int:
+        """How many slaves are copying from a master (5.x only)."""
+        frame = self._ask(master, _GET_BROKER_HA_STATUS)
+        if frame is None:
+            return 0
+        return len(json.loads(bytes(frame.body)).get("haConnectionInfo") or ())
+
+    def _ask(self, address: str, command: Command) -> Frame | None:
+        """None if it refuses or is not there: the caller asks again until its patience ends."""
+        account = self.account
+        credentials = Credentials(account.access_key, account.secret_key) if account else None
+        deadline = time.monotonic() + _TIMEOUT
+        try:
+            stream = open_stream(address, deadline, self.tls)
+            with closing(Connection(address, stream, Session(credentials))) as connection:
+                frame = connection.call(command, deadline)
+        except RocketMQError:
+            return None
+        return frame if frame.code == 0 else None
