@@ -88,8 +88,7 @@ class Decoder:
         some_inner = bool(inner.any())
         # A batch that begins before `start` may reach into the range.
         rows = _between(rows, None if some_inner else start, end)
-        if "body" in self._names or some_inner:
-            rows = decompress_bodies(rows, "body" in self._names)
+        rows = decompress_bodies(rows, wanted="body" in self._names)
         if some_inner:
             rows = _between(unwrap_batches(rows, is_inner_batch(rows)), start, end)
 

@@ -275,13 +275,21 @@ def decode_messages(raw: bytes | bytearray | memoryview, where: str = "") -> lis
     while at < len(view):
         record, end = read_record(view, at, where)
         place = record_place(where, at, record.queue_offset)
-        record = replace(record, body=decompress(record.sys_flag, record.body, place))
+        record = decompressed(record, place)
         if record.sys_flag & UNWRAP == UNWRAP:
             messages += unwrap(record, place)
         else:
             messages.append(record)
         at = end
     return messages
+
+
+def decompressed(record: StoredMessage, where: str = "") -> StoredMessage:
+    """The record with its body as the producer gave it, and no longer marked as compressed."""
+    if not record.sys_flag & COMPRESSED or not record.body:
+        return record
+    body = decompress(record.sys_flag, record.body, where)
+    return replace(record, body=body, sys_flag=record.sys_flag & ~COMPRESSED)
 
 
 def unwrap(record: StoredMessage, where: str = "") -> list[StoredMessage]:

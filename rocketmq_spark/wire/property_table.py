@@ -20,6 +20,7 @@ Ints = npt.NDArray[Any]
 
 # Above this many properties in one message, repeated names are looked for by a plain loop.
 _CROWD = 16
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # spreads small numbers over 64 bits
 
 
 def pick(data: Any, starts: Ints, ends: Ints, kind: Any, rows: Ints | None = None) -> Any:
@@ -49,9 +50,11 @@ class PropertyTable:
         self._rows = len(starts)
         bounds = np.frombuffer(offsets, np.int32)[: self._rows + 1].astype(np.int64)
         # Eight bytes more, so that the first eight of any name can be read as one number.
-        self._text = np.zeros(int(bounds[-1]) + 8, np.uint8)
+        self._text = np.empty(int(bounds[-1]) + 8, np.uint8)
+        self._text[-8:] = 0
         if text is not None:
             self._text[:-8] = np.frombuffer(text, np.uint8)[: bounds[-1]]
+        self._words: Ints = np.ndarray((len(self._text) - 7,), "V8", self._text, strides=(1,))
         self._start, self._equals, self._end = _cut(self._text[:-8], bounds)
         # The first property of each row, and one more: the offsets of the map column.
         self._first = np.searchsorted(self._start, bounds)
@@ -61,15 +64,15 @@ class PropertyTable:
 
     def _read_heads(self) -> Ints:
         """The first eight bytes of each name as a number; shorter names have leading zeros."""
-        words: Ints = np.ndarray((len(self._text) - 7,), "V8", self._text, strides=(1,))
-        heads: Ints = words[self._start].view(">u8").astype(np.uint64)
+        heads: Ints = self._words[self._start].view(">u8").astype(np.uint64)
         heads >>= (64 - 8 * np.minimum(self._length, 8)).astype(np.uint64)
         return heads
 
     def find(self, name: str) -> Any:
         """The value of this property (at most eight bytes long) for each row, null without it."""
         word = np.uint64(int.from_bytes(name.encode(), "big"))
-        found = np.flatnonzero((self._head == word) & (self._length == len(name)))
+        found = np.flatnonzero(self._head == word)
+        found = found[self._length[found] == len(name)]
         starts, ends = self._equals[found] + 1, self._end[found]
         rows = self._row[found]
         if len(found) == self._rows and (rows == np.arange(self._rows)).all():
@@ -94,12 +97,10 @@ class PropertyTable:
     def _repeated(self) -> list[int]:
         """Properties followed by another of the same name in the same row."""
         # A name's number: equal for equal names of one row, and hardly ever equal otherwise.
-        tail: Ints = np.ndarray((len(self._text) - 7,), "V8", self._text, strides=(1,))
-        tails = tail[np.maximum(self._equals - 8, self._start)].view(">u8").astype(np.uint64)
-        long = self._length > 8
-        mixed = self._head * np.uint64(0x9E3779B97F4A7C15) + self._length.astype(np.uint64)
-        mixed += np.where(long, tails, np.uint64(0)) * np.uint64(0xC2B2AE3D27D4EB4F)
-        mixed += self._row.astype(np.uint64) * np.uint64(0xD6E8FEB86659FD93)
+        mixed = self._head + (self._length + (self._row << 8)).astype(np.uint64) * _ODD
+        longer = np.flatnonzero(self._length > 8)
+        if len(longer):
+            mixed[longer] += self._words[self._equals[longer] - 8].view(">u8") * _ODD
         counts = np.diff(self._first)
         most = int(counts.max(initial=0))
         repeated: list[int] = []
@@ -141,13 +142,18 @@ def _as_text(encoded: Any) -> Any:
 def _cut(text: Ints, bounds: Ints) -> tuple[Ints, Ints, Ints]:
     """Start, separator and end of every property in `text`, whose rows lie between `bounds`."""
     marks = np.flatnonzero(text < 3)
-    equals, ends = marks[0::2], marks[1::2]
-    ended = text[bounds[1:][bounds[1:] > 0] - 1] == 2
-    if len(equals) == len(ends) and ended.all():
-        starts = np.append(0, ends[:-1] + 1)[: len(ends)]
-        regular = (text[equals] == 1) & (text[ends] == 2) & (equals > starts) & (ends > equals + 1)
-        if regular.all():
-            return starts, equals, ends
+    pairs = len(marks) // 2
+    if (
+        2 * pairs == len(marks)
+        # Separators take turns, with a name or a value of at least one byte before each.
+        and (text[marks].view("<u2") == 0x0201).all()
+        and (np.diff(marks, prepend=-1) > 1).all()
+        and (text[bounds[1:][bounds[1:] > 0] - 1] == 2).all()
+    ):
+        equals, ends = np.ascontiguousarray(marks.reshape(pairs, 2).T)
+        starts = np.zeros(pairs, np.int64)
+        starts[1:] = ends[:-1] + 1
+        return starts, equals, ends
 
     # An item ends before each 0x02 and where its row does; the next begins behind that 0x02.
     ends = np.unique(np.append(np.flatnonzero(text == 2), bounds[1:]))

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from rocketmq_spark.errors import BodyError, MessageFormatError, UsageError
 from rocketmq_spark.wire.compression import COMPRESSED, decompress
@@ -203,30 +204,31 @@ def _read_prefixes(
 
 def _number_hosts(packed: Ints, known: list[bytes]) -> Ints:
     """For each address its place in `known`, which grows by what is new."""
-    packed = np.ascontiguousarray(packed)
-    if packed.tobytes() == packed[0].tobytes() * len(packed):
-        known.append(packed[0].tobytes())
-        return np.full(len(packed), len(known) - 1, np.int32)
-    distinct, numbers = np.unique(packed, return_inverse=True)
+    form = pa.binary(packed.dtype.itemsize)
+    buffer = pa.py_buffer(np.ascontiguousarray(packed))
+    encoded = pa.Array.from_buffers(form, len(packed), [None, buffer]).dictionary_encode()
     base = len(known)
-    known += [value.tobytes() for value in distinct]
-    return (numbers.ravel() + base).astype(np.int32)
+    known += encoded.dictionary.to_pylist()
+    numbers: Ints = encoded.indices.to_numpy() + np.int32(base)
+    return numbers
 
 
 # --- bodies that have to be opened ------------------------------------------------------------
 
 
-def decompress_bodies(rows: Rows, all_of_them: bool) -> Rows:
+def decompress_bodies(rows: Rows, wanted: bool) -> Rows:
     """Compressed bodies replaced in place by their content, so that spans stay in order.
 
-    Unless all are wanted, only those of inner batches, whose messages are hidden inside.
+    If bodies are not wanted, only those of inner batches, whose messages are hidden inside. The
+    bit in SYSFLAG goes in any case, as with `message.decompressed`.
     """
     sys_flag = rows.fields["sys_flag"]
     packed = (sys_flag & COMPRESSED != 0) & (rows.body_end > rows.body_start)
-    if not all_of_them:
-        packed &= is_inner_batch(rows)
     if not packed.any():
         return rows
+    rows.fields["sys_flag"] = np.where(packed, sys_flag & ~COMPRESSED, sys_flag)
+    if not wanted:
+        packed &= is_inner_batch(rows)
     view, copied, size = memoryview(rows.data), 0, len(rows.data)
     pieces: list[bytes | memoryview] = []
     grown = np.zeros(len(rows), np.int64)

@@ -1,0 +1,388 @@
+"""The vectorised decoder against the plain one, for anything that can be stored or broken."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rocketmq_spark.errors import BodyError, MessageFormatError, UsageError
+from rocketmq_spark.wire.compression import COMPRESSED, SYS_FLAGS
+from rocketmq_spark.wire.decode import SCHEMA, Decoder
+from rocketmq_spark.wire.message import (
+    INNER_BATCH,
+    MAGIC_V1,
+    MAGIC_V2,
+    NEED_UNWRAP,
+    UNWRAP,
+    BatchItem,
+    StoredMessage,
+    decode_messages,
+    encode_batch,
+    encode_message,
+)
+
+QUICK = settings(
+    derandomize=True,
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+MICROS = 2**63 // 1000
+
+
+def decoder(columns: list[str] | None = None, consumer_id: str = "10.0.0.7@3#0") -> Decoder:
+    return Decoder(columns, topic="orders", broker_name="b-a", queue_id=9, consumer_id=consumer_id)
+
+
+def expected_row(message: StoredMessage, delta: int = 0) -> dict[str, Any]:
+    """What the plain codec's message is in the columns, by the words of the schema alone."""
+
+    def micros(millis: int) -> int | None:
+        return millis * 1000 if -MICROS < millis < MICROS else None
+
+    return {
+        "topic": "orders",
+        "brokerName": "b-a",
+        "queueId": 9,
+        "queueOffset": message.queue_offset + delta,
+        "msgId": message.msg_id,
+        "keys": message.keys,
+        "tags": message.tags,
+        "body": message.body,
+        "properties": message.properties,
+        "bornTimestamp": micros(message.born_timestamp),
+        "storeTimestamp": micros(message.store_timestamp),
+        "bornHost": message.born_host,
+        "storeHost": message.store_host,
+        "reconsumeTimes": message.reconsume_times,
+        "flag": message.flag,
+        "sysFlag": message.sys_flag,
+        "consumerId": "10.0.0.7@3#0",
+    }
+
+
+def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The batch as rows; a map as a dict, which a repeated name must not shorten."""
+    batch.validate(full=True)
+    columns: dict[str, list[Any]] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if pa.types.is_timestamp(column.type):
+            column = column.view(pa.int64())  # moments beyond the year 9999 included
+        columns[name] = column.to_pylist()
+        if name == "properties":
+            pairs = columns[name]
+            columns[name] = [dict(row) for row in pairs]
+            assert [len(row) for row in pairs] == [len(row) for row in columns[name]]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+# --- anything that can be stored --------------------------------------------------------------
+
+INT = st.integers(-(2**31), 2**31 - 1)
+LONG = st.integers(-(2**62), 2**62)
+MILLIS = st.one_of(st.integers(0, 2**42), st.integers(-(2**63), 2**63 - 1))
+HOST = st.builds(
+    lambda address, port: f"[{address}]:{port}" if address.version == 6 else f"{address}:{port}",
+    st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=4), st.ip_addresses(v=6)),
+    st.integers(0, 65535),
+)
+NAME = st.one_of(
+    st.sampled_from(
+        ["KEYS", "TAGS", "UNIQ_KEY", "WAIT", "CLUSTER", "KEYS2", "TAG", "__SHARDINGKEY"]
+    ),
+    st.text("ab中\x00", min_size=1, max_size=20),
+)
+VALUE = st.one_of(st.text("xyz 文é\x00", min_size=1, max_size=12), st.text("v\x01", min_size=1))
+PAIRS = st.lists(st.tuples(NAME, VALUE), max_size=6)
+# Repeated names, empty names and values, no separators, missing ends, no UTF-8.
+RAW_PROPERTIES = st.one_of(
+    PAIRS.map(lambda pairs: "".join(f"{n}\x01{v}\x02" for n, v in pairs).encode()),
+    PAIRS.map(lambda pairs: "\x02".join(f"{n}\x01{v}" for n, v in pairs * 2).encode()),
+    st.lists(
+        st.sampled_from(
+            [
+                b"\x01",
+                b"\x02",
+                b"a",
+                b"KEYS",
+                b"TAGS",
+                b"UNIQ_KEY",
+                b"\xe4",
+                b"\xb8",
+                b"\xad",
+                b"\xed\xa0",
+            ]
+        ),
+        max_size=40,
+    ).map(b"".join),
+    st.binary(max_size=30),
+)
+ITEMS = st.lists(st.builds(BatchItem, st.binary(max_size=20), PAIRS.map(dict), INT), max_size=4)
+KINDS = [0, COMPRESSED, *(COMPRESSED | bits for bits in SYS_FLAGS.values())]
+
+
+@st.composite
+def records(draw: st.DrawFn) -> bytes:
+    sys_flag = draw(st.sampled_from([0, 0, 0, *KINDS])) | draw(
+        st.sampled_from([0, 0, 0, 0, 0x8, NEED_UNWRAP, INNER_BATCH, UNWRAP, UNWRAP])
+    )
+    inner = sys_flag & UNWRAP == UNWRAP
+    message = StoredMessage(
+        topic=draw(st.text("tT中", max_size=40)),
+        queue_id=draw(INT),
+        queue_offset=draw(st.one_of(st.integers(0, 20), LONG)),
+        physical_offset=draw(st.integers(-(2**63), 2**63 - 1)),
+        flag=draw(INT),
+        sys_flag=sys_flag,
+        born_timestamp=draw(MILLIS),
+        born_host=draw(HOST),
+        store_timestamp=draw(MILLIS),
+        store_host=draw(HOST),
+        reconsume_times=draw(INT),
+        prepared_transaction_offset=draw(LONG),
+        body=encode_batch(draw(ITEMS)) if inner else draw(st.binary(max_size=40)),
+    )
+    return encode_message(
+        message,
+        magic=draw(
+            st.sampled_from([MAGIC_V1, MAGIC_V2])
+            if len(message.topic.encode()) < 128
+            else st.just(MAGIC_V2)
+        ),
+        properties=draw(RAW_PROPERTIES),
+    )
+
+
+PULLS = st.lists(records(), max_size=6)
+
+
+@QUICK
+@given(PULLS)
+def test_all_columns_equal_the_plain_decoder(pull: list[bytes]) -> None:
+    raw = b"".join(pull)
+    batch = decoder().decode(raw)
+    assert batch.schema.equals(SCHEMA, check_metadata=True)
+    assert rows_of(batch) == [expected_row(message) for message in decode_messages(raw)]
+
+
+@QUICK
+@given(
+    PULLS,
+    st.lists(st.sampled_from(SCHEMA.names), min_size=1, unique=True),
+    st.one_of(st.none(), st.integers(-5, 25)),
+    st.one_of(st.none(), st.integers(-5, 25)),
+    st.integers(-10, 10),
+    st.one_of(st.none(), st.frozensets(VALUE, max_size=3), st.just(frozenset({"x"}))),
+)
+def test_any_columns_range_and_tags(
+    pull: list[bytes],
+    columns: list[str],
+    start: int | None,
+    end: int | None,
+    delta: int,
+    tags: frozenset[str] | None,
+) -> None:
+    raw = b"".join(pull)
+    batch = decoder(columns).decode(raw, start=start, end=end, offset_delta=delta, tags=tags)
+    assert batch.schema.names == columns
+    wanted = [
+        expected_row(message, delta)
+        for message in decode_messages(raw)
+        if (start is None or message.queue_offset + delta >= start)
+        and (end is None or message.queue_offset + delta < end)
+        and (tags is None or message.tags in tags)
+    ]
+    assert rows_of(batch) == [{name: row[name] for name in columns} for row in wanted]
+
+
+# --- anything that can be broken --------------------------------------------------------------
+
+
+def plainly(raw: bytes | bytearray) -> list[dict[str, Any]]:
+    return [expected_row(message) for message in decode_messages(raw, decoder().where)]
+
+
+def vectorised(raw: bytes | bytearray) -> list[dict[str, Any]]:
+    return rows_of(decoder().decode(raw))
+
+
+def outcome(
+    read: Callable[[bytes | bytearray], list[dict[str, Any]]], raw: bytes | bytearray
+) -> list[dict[str, Any]] | None:
+    try:
+        rows = read(raw)
+    except MessageFormatError as problem:
+        assert "orders/b-a/9" in str(problem)
+        return None
+    return rows
+
+
+def wrapped(row: dict[str, Any]) -> dict[str, Any]:
+    """Offsets as 64-bit numbers: a broken record may count its batch beyond them."""
+    return {**row, "queueOffset": (row["queueOffset"] + 2**63) % 2**64 - 2**63}
+
+
+@QUICK
+@given(PULLS.filter(bool), st.randoms(use_true_random=False))
+def test_broken_bytes_read_the_same_or_are_refused_by_both(
+    pull: list[bytes], dice: random.Random
+) -> None:
+    whole = bytearray(b"".join(pull))
+    for _ in range(8):
+        raw = bytearray(whole)
+        for _ in range(dice.randrange(3)):
+            raw[dice.randrange(len(raw))] = dice.choice(
+                [0, 1, 2, 0x7F, 0x80, 0xFF, dice.randrange(256)]
+            )
+        if dice.random() < 0.3:
+            del raw[dice.randrange(len(raw) + 1) :]
+        plain = outcome(plainly, raw)
+        fast = outcome(vectorised, raw)
+        assert fast == (None if plain is None else [wrapped(row) for row in plain])
+
+
+@settings(QUICK, max_examples=100)
+@given(st.binary(max_size=300))
+def test_garbage_is_refused(raw: bytes) -> None:
+    assert outcome(vectorised, raw) == outcome(plainly, raw)
+
+
+GOOD = StoredMessage(topic="T", queue_offset=7, body=b"hello", properties={"k": "v"})
+
+
+# --- by example -------------------------------------------------------------------------------
+
+JAVA = Path(__file__).parent.parent / "data" / "java_messages.jsonl"
+
+
+def test_all_of_javas_records_at_once() -> None:
+    raw = b"".join(
+        bytes.fromhex(json.loads(line)["record"]) for line in JAVA.read_text().splitlines()
+    )
+    # test_message.py holds the plain decoder against what Java read out of them.
+    assert rows_of(decoder().decode(raw)) == [expected_row(m) for m in decode_messages(raw)]
+
+
+def test_schema_is_what_spark_makes_of_the_ddl() -> None:
+    types = pytest.importorskip("pyspark.sql.types")
+    conversion = pytest.importorskip("pyspark.sql.pandas.types")
+    text, number = types.StringType(), types.IntegerType()
+    kinds = {
+        "queueId": number,
+        "queueOffset": types.LongType(),
+        "body": types.BinaryType(),
+        "properties": types.MapType(text, text),
+        "bornTimestamp": types.TimestampType(),
+        "storeTimestamp": types.TimestampType(),
+        "reconsumeTimes": number,
+        "flag": number,
+        "sysFlag": number,
+    }
+    spark = types.StructType([types.StructField(n, kinds.get(n, text)) for n in SCHEMA.names])
+    accepts = inspect.signature(conversion.to_arrow_schema).parameters
+    zone = {"timezone": "UTC"} if "timezone" in accepts else {}
+    made = conversion.to_arrow_schema(spark, **zone)
+    assert SCHEMA.equals(made, check_metadata=True)
+    assert SCHEMA.field("properties").type.item_field.nullable
+
+
+@pytest.mark.parametrize("columns", [None, ["properties"], ["body", "queueOffset"]])
+def test_nothing_in_nothing_out(columns: list[str] | None) -> None:
+    batch = decoder(columns).decode(b"")
+    assert batch.num_rows == 0
+    assert batch.schema.names == (columns or SCHEMA.names)
+    assert decoder(columns).decode(encode_message(GOOD), start=8).num_rows == 0
+
+
+def test_unknown_columns() -> None:
+    with pytest.raises(UsageError, match="no column 'offset': there are topic, brokerName"):
+        decoder(["body", "offset"])
+
+
+def test_no_consumer_is_null() -> None:
+    assert decoder(["consumerId"], "").decode(encode_message(GOOD)).to_pylist() == [
+        {"consumerId": None}
+    ]
+
+
+def test_the_result_does_not_alias_its_input() -> None:
+    raw = bytearray(encode_message(GOOD) * 3)
+    batch = decoder().decode(raw)
+    before = rows_of(batch)
+    raw[:] = bytes(len(raw))
+    raw += b"a bytearray that is still exported could not grow"
+    assert rows_of(batch) == before
+
+
+def test_bodies_not_asked_for_are_not_opened() -> None:
+    raw = encode_message(replace(GOOD, sys_flag=COMPRESSED), body=b"no zlib at all")
+    assert decoder(["queueOffset", "sysFlag"]).decode(raw).to_pylist() == [
+        {"queueOffset": 7, "sysFlag": 0}
+    ]
+    with pytest.raises(
+        BodyError, match="orders/b-a/9: message at byte 0, queue offset 7: the zlib"
+    ):
+        decoder(["body"]).decode(raw)
+    assert decoder(["body"]).decode(raw, end=7).num_rows == 0
+
+
+def test_properties_not_asked_for_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rocketmq_spark.wire.decode.PropertyTable", None)
+    raw = encode_message(GOOD)
+    assert decoder(["body", "queueOffset", "bornHost"]).decode(raw).num_rows == 1
+
+
+def test_a_batch_that_reaches_into_the_range() -> None:
+    items = [BatchItem(b"%d" % number) for number in range(5)]
+    batch = replace(GOOD, sys_flag=UNWRAP, body=encode_batch(items))
+    raw = encode_message(GOOD) + encode_message(replace(batch, queue_offset=8))
+    rows = decoder(["queueOffset", "body"]).decode(raw, start=110, end=112, offset_delta=100)
+    assert rows.to_pylist() == [
+        {"queueOffset": 110, "body": b"2"},
+        {"queueOffset": 111, "body": b"3"},
+    ]
+
+
+def test_many_and_repeated_properties() -> None:
+    pairs = [(f"name-{number % 300}", f"value-{number}") for number in range(1000)]
+    crowd = "".join(f"{name}\x01{value}\x02" for name, value in pairs).encode()
+    twins = b"a-long-name-that-ends-alike\x011\x02a-long-nose-that-ends-alike\x012\x02"
+    raw = b"".join(encode_message(GOOD, properties=text) for text in (crowd, twins, twins * 2))
+    assert rows_of(decoder().decode(raw)) == [expected_row(m) for m in decode_messages(raw)]
+
+
+def test_one_complaint_for_both_decoders() -> None:
+    good = encode_message(GOOD)
+    for position in (0, 4, 84, 93, 95):
+        broken = bytearray(good)
+        broken[position] = 0xFF
+        with pytest.raises(MessageFormatError) as fast:
+            decoder(["queueOffset"]).decode(good * 2 + broken)
+        with pytest.raises(MessageFormatError) as plain:
+            decode_messages(good * 2 + broken, decoder().where)
+        assert str(fast.value) == str(plain.value)
+
+
+def test_more_than_arrow_can_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rocketmq_spark.wire.records.MAX_BYTES", 1000)
+    with pytest.raises(UsageError, match="1019 bytes of messages at once"):
+        decoder().decode(encode_message(replace(GOOD, body=b"x" * 923)))
+    packed = encode_message(replace(GOOD, sys_flag=COMPRESSED, body=b"x" * 600))
+    assert decoder().decode(packed).num_rows == 1
+    with pytest.raises(BodyError, match="queue offset 7: with this body the decompressed"):
+        decoder().decode(packed * 2)
+
+
+def test_what_is_printed() -> None:
+    assert repr(decoder(["body", "keys"])) == "Decoder(orders/b-a/9: body, keys)"
