@@ -1,0 +1,49 @@
+"""Java's order of queues and member ids.
+
+RocketMQ's members agree without talking because all of them sort the same way, with Java's
+`String.compareTo`: by UTF-16 code unit. Python compares code points, which differs in one place:
+a character beyond U+FFFF (an emoji) is a pair of surrogates in UTF-16, and they come before
+U+E000 to U+FFFF. So the slower comparison is made only when such a character is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+
+from rocketmq_spark.core.model import MessageQueue
+
+_QueueKey = Callable[[MessageQueue], tuple[object, ...]]
+
+_plain_key: _QueueKey = attrgetter("topic", "broker_name", "queue_id")
+
+
+def utf16_key(text: str) -> bytes:
+    """Sorts as Java sorts; also halves of a pair, which a Java string may hold."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
+def sort_strings(values: Iterable[str]) -> list[str]:
+    """`["b-10", "b-9"]` stay so: strings, not numbers."""
+    strings = list(values)
+    return sorted(strings, key=utf16_key) if _beyond_bmp(strings) else sorted(strings)
+
+
+def sort_queues(queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+    """By topic, broker name, and queue id as a number."""
+    queues = list(queues)
+    return sorted(queues, key=_queue_key(queues))
+
+
+def _queue_key(queues: list[MessageQueue]) -> _QueueKey:
+    # Far fewer names than queues, so looking at each name once is cheap; and a tuple as the key
+    # is several times faster than the dataclass's own comparison.
+    names = {queue.topic for queue in queues} | {queue.broker_name for queue in queues}
+    if not _beyond_bmp(names):
+        return _plain_key
+    keys = {name: utf16_key(name) for name in names}
+    return lambda queue: (keys[queue.topic], keys[queue.broker_name], queue.queue_id)
+
+
+def _beyond_bmp(strings: Iterable[str]) -> bool:
+    return any(not text.isascii() and max(text) > "\uffff" for text in strings)
