@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Literal, TypeVar
+from typing import Literal
 
 from rocketmq_spark.core.allocate.avg import avg
 from rocketmq_spark.core.allocate.avg_by_circle import avg_by_circle
@@ -23,14 +22,13 @@ from rocketmq_spark.core.allocate.machine_room_nearby import machine_room_nearby
 from rocketmq_spark.core.allocate.sticky import sticky
 from rocketmq_spark.core.allocate.types import Allocation
 from rocketmq_spark.core.model import MessageQueue
-from rocketmq_spark.core.order import sort_queues, sort_strings
+from rocketmq_spark.core.order import by_topic, distinct_members, distinct_queues
 from rocketmq_spark.errors import UsageError
 
 __all__ = ["STRATEGIES", "Allocation", "Scope", "allocate", "inner_of", "strategy_name"]
 
 Scope = Literal["all", "topic"]
 
-_T = TypeVar("_T", MessageQueue, str)
 _Rule = Callable[..., Allocation]
 
 NEARBY = "MACHINE_ROOM_NEARBY"
@@ -70,8 +68,8 @@ def allocate(
 
     Queues and members may come in any order. No queues, or no members, gives empty lists.
     """
-    sorted_queues = _checked_queues(queues)
-    sorted_members = _checked_members(members)
+    sorted_queues = distinct_queues(queues)
+    sorted_members = distinct_members(members)
     rule = _bind(strategy, params)
     if scope not in ("all", "topic"):
         raise UsageError(f'scope is {scope!r}; it is "all" or "topic"')
@@ -81,7 +79,7 @@ def allocate(
     if scope == "all" or _split_name(strategy)[0] == "CONFIG":
         return rule(sorted_queues, sorted_members)
     result: Allocation = {member: [] for member in sorted_members}
-    for topic_queues in _by_topic(sorted_queues):
+    for topic_queues in by_topic(sorted_queues):
         for member, owned in rule(topic_queues, sorted_members).items():
             result[member].extend(owned)
     return result
@@ -152,36 +150,3 @@ def _with_params(name: str, rule: _Rule, params: Mapping[str, object]) -> _Rule:
         if required and params.get(key) is None:
             raise UsageError(f"strategy {name} needs {key}=; its docstring shows an example")
     return lambda queues, members: rule(queues, members, **params)
-
-
-def _checked_queues(queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-    result = sort_queues(queues)
-    twice = _repeated(result)
-    if twice is not None:
-        raise UsageError(f"queue {twice} is listed twice; list every queue once")
-    return result
-
-
-def _checked_members(members: Iterable[str]) -> list[str]:
-    if isinstance(members, str):
-        raise UsageError(f"members is the single text {members!r}; pass a list of member ids")
-    result = sort_strings(members)
-    if result and not result[0]:
-        raise UsageError("a member id is empty; every member needs an id such as 10.0.0.7@3#0")
-    twice = _repeated(result)
-    if twice is not None:
-        raise UsageError(f"member {twice!r} is listed twice; member ids must differ")
-    return result
-
-
-def _repeated(values: list[_T]) -> _T | None:
-    if len(set(values)) == len(values):
-        return None
-    return Counter(values).most_common(1)[0][0]
-
-
-def _by_topic(queues: list[MessageQueue]) -> list[list[MessageQueue]]:
-    groups: dict[str, list[MessageQueue]] = {}
-    for queue in queues:
-        groups.setdefault(queue.topic, []).append(queue)
-    return list(groups.values())

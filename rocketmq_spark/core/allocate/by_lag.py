@@ -36,13 +36,9 @@ def by_lag(
         heavy, deal([weigh[queue] for queue in heavy], len(members)), strict=True
     ):
         owned[index].append(queue)
-    counts = [(len(part), index) for index, part in enumerate(owned)]
-    heapq.heapify(counts)
-    for queue in queues:
-        if weigh.get(queue, 0) == 0:
-            count, index = counts[0]
-            owned[index].append(queue)
-            heapq.heapreplace(counts, (count + 1, index))
+    idle = [queue for queue in queues if weigh.get(queue, 0) == 0]
+    for queue, index in zip(idle, deal_idle(len(idle), [len(part) for part in owned]), strict=True):
+        owned[index].append(queue)
     for part in owned:
         part.sort(key=place.__getitem__)
     return dict(zip(members, owned, strict=True))
@@ -56,6 +52,18 @@ def deal(weights: Sequence[int], takers: int) -> list[int]:
         load, count, index = loads[0]
         chosen.append(index)
         heapq.heapreplace(loads, (load + weight, count + 1, index))
+    return chosen
+
+
+def deal_idle(count: int, held: Sequence[int]) -> list[int]:
+    """For each of `count` queues that weigh nothing, the taker who holds the fewest queues."""
+    counts = [(number, index) for index, number in enumerate(held)]
+    heapq.heapify(counts)
+    chosen = []
+    for _ in range(count):
+        number, index = counts[0]
+        chosen.append(index)
+        heapq.heapreplace(counts, (number + 1, index))
     return chosen
 
 
