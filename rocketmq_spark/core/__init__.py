@@ -1,1 +1,1 @@
-"""Values and rules: pure functions of the standard library, nothing that waits or fails by itself."""
+"""Values and rules: pure functions of the standard library; nothing here waits."""
