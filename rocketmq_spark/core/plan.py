@@ -91,6 +91,12 @@ class Plan:
             f"{self.records} messages in {len(self.partitions)} partitions{unowned}>"
         )
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from rocketmq_spark.core.picture import plan_html
+
+        return plan_html(self)
+
 
 def plan(
     queues: Iterable[MessageQueue],

@@ -86,6 +86,12 @@ class Rebalance:
             f"{self.added} added; {self.why}>"
         )
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from rocketmq_spark.core.picture import rebalance_html
+
+        return rebalance_html(self)
+
 
 def rebalance(
     before: Assignment | HasAssignment | None, after: Assignment | HasAssignment
