@@ -38,8 +38,9 @@ def queues(text: str, topics: Sequence[str], option: str = "--queues") -> list[M
     """`broker-a:4,broker-b:4` for every topic; `orders/broker-a:4` for that one alone."""
     found: list[MessageQueue] = []
     for item in words(text, option):
-        place, colon, number = item.rpartition(":")
-        if not colon or not place or not number.isdecimal() or not number.isascii():
+        place, _, number = item.rpartition(":")
+        topic, slash, broker = place.rpartition("/")
+        if not broker or (slash and not topic) or not _is_number(number):
             raise UsageError(
                 f"{option} has {item!r}; write a broker and how many queues it has, "
                 "such as broker-a:4"
@@ -49,7 +50,6 @@ def queues(text: str, topics: Sequence[str], option: str = "--queues") -> list[M
                 f"{option} {item!r} makes more than {_MOST_QUEUES:,} queues; "
                 "the number after the colon is how many queues the broker has"
             )
-        topic, slash, broker = place.rpartition("/")
         for name in [topic] if slash else topics or [ANY_TOPIC]:
             found += [MessageQueue(name, broker, queue_id) for queue_id in range(int(number))]
     brokers = [item.rpartition(":")[0] for item in words(text, option)]
@@ -107,7 +107,7 @@ def lags(text: str, known: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
         name, _, number = item.rpartition("=")
         place, _, queue_id = name.rpartition(":")
         topic, slash, broker = place.rpartition("/")
-        if not (broker and queue_id.isdecimal() and number.isdecimal()):
+        if not (broker and _is_number(queue_id) and _is_number(number)):
             raise UsageError(
                 f"--lag has {item!r}; write a queue and how many messages it holds, "
                 "such as broker-a:0=120, or name a JSON file"
@@ -187,6 +187,10 @@ def room_in_name(broker_name: str) -> str:
     """RocketMQ's own custom for MACHINE_ROOM: `idc1@broker-a` stands in idc1."""
     room, at, _ = broker_name.partition("@")
     return room if at else ""
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 19
 
 
 def _is_file(text: str) -> bool:

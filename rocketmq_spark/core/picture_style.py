@@ -21,7 +21,7 @@ HUES: tuple[tuple[Pair, Pair], ...] = (
 MARKS: dict[str, tuple[Pair, Pair]] = {
     "dropped": (("#ffd7d5", "#7f0d12"), ("#6d1a1e", "#ffe3e2")),
     "kept": (("#c8f0d0", "#0c4a1f"), ("#16532a", "#d9f7e0")),
-    "added": (("#ffe98a", "#4d3a00"), ("#6a5200", "#fff3c4")),
+    "added": (("#ffe98a", "#4d3a00"), ("#5f4a00", "#fff3c4")),
 }
 # Page, card, text, quiet text, lines, bars.
 SURFACES: dict[str, tuple[str, str]] = {
