@@ -45,7 +45,7 @@ def print_grid(console: Console, grid: Grid) -> None:
     drawn = _table(grid, console) if grid.cells <= CELLS else None
     if drawn is None or _width(console, drawn) > console.width:
         drawn = _compact(grid)
-    console.print(drawn)
+    console.print("", drawn, "", sep="\n")
     if grid.hidden:
         console.print(f"{counted(grid.hidden, 'more member')} not shown; --rows shows more.")
     if grid.unowned:
@@ -58,7 +58,7 @@ def print_grid(console: Console, grid: Grid) -> None:
 
 def print_comparison(console: Console, entries: Sequence[Entry], title: str) -> None:
     headings, lines = table(entries)
-    drawn = Table(box=SIMPLE_HEAD, pad_edge=False)
+    drawn = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for heading in headings:
         words = heading in ("strategy", "queues of each member")
         drawn.add_column(heading, justify="left" if words else "right", no_wrap=not words)
@@ -68,9 +68,9 @@ def print_comparison(console: Console, entries: Sequence[Entry], title: str) -> 
             drawn.add_row(*(Text(printable(cell)) for cell in line))
         else:
             reasons.append(": ".join(line))
-    console.print(Text(title, "bold"), drawn, sep="\n")
+    console.print(Text(title, "bold"), "", drawn, "", sep="\n")
     for reason in reasons:
-        console.print(Text(f"- {printable(reason)}", "dim"))
+        console.print(Text(f"- {printable(reason)}"))
 
 
 def _table(grid: Grid, console: Console) -> Table:
@@ -105,7 +105,7 @@ def _compact(grid: Grid) -> Table:
 
 
 def _started(grid: Grid) -> Table:
-    drawn = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    drawn = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     drawn.add_column("member", overflow="fold")
     drawn.add_column("queues", justify="right", no_wrap=True)
     if grid.weighed:
