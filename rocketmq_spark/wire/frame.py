@@ -219,11 +219,6 @@ class FrameBuffer:
         self._make_room(wanted)
         return frames
 
-    @property
-    def partial(self) -> int:
-        """Bytes of a frame whose end has not come."""
-        return self._end - self._start
-
     def _make_room(self, wanted: int) -> None:
         if self._end < len(self._chunk) and self._start + wanted <= len(self._chunk):
             return
