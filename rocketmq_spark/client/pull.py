@@ -115,6 +115,9 @@ class RangeReader:
 
     def batches(self) -> Iterator[Any]:
         """RecordBatches in offset order."""
+        if self._filter.subscription.kind == commands.SQL92:
+            what = f"cannot filter by {self._filter.subscription.expression!r} in"
+            self._metadata.ask_queue_broker(self._queue, self._check_filter, what)
         while not self._window.done:
             try:
                 route = self._metadata.route(self._queue.topic)
@@ -168,6 +171,10 @@ class RangeReader:
             ask.count,
             self._filter.subscription,
         )
+
+    def _check_filter(self, _: str) -> Any:
+        group, topic = self._settings.group, self._queue.topic
+        return commands.check_filter(group, topic, self._filter.subscription)
 
     def _judge(self, ask: Ask, frame: Frame, address: str) -> None:
         """Take what an answer gives; raise what it means otherwise."""
