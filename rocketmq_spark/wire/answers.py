@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from typing import Any
 
 from rocketmq_spark.core.model import BrokerData, MessageQueue, QueueData, Route, StaticOwner
 from rocketmq_spark.errors import ResponseError
-from rocketmq_spark.wire.frame import Frame
+from rocketmq_spark.wire.frame import Buffer, Frame
 from rocketmq_spark.wire.loose_json import loads
 
 # A static topic's queues belong to a broker that does not exist, named after their scope
@@ -15,6 +16,8 @@ from rocketmq_spark.wire.loose_json import loads
 _STATIC_PREFIX = "__syslo__"
 _STATIC_NOBODY = "__syslo__none__"
 _GLOBAL_SCOPE = "__global__"
+
+_LONG = struct.Struct(">q")
 
 # What reading fields out of JSON that has another shape than it should can raise.
 _MISSHAPEN = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
@@ -30,6 +33,12 @@ def number(frame: Frame, name: str) -> int:
             f"the answer's field {name} is {text!r}, not a number; "
             f"it has the fields {', '.join(sorted(frame.ext)) or 'none'}"
         ) from error
+
+
+def first_offset(body: Buffer) -> int | None:
+    """The queue offset stored in the first record of a pull's body."""
+    # TOTALSIZE MAGICCODE BODYCRC QUEUEID FLAG are before it.
+    return int(_LONG.unpack_from(body, 20)[0]) if len(body) >= 28 else None
 
 
 def route(topic: str, body: Any) -> Route:
