@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -43,7 +44,7 @@ def test_success_is_returned_at_once() -> None:
 def test_pauses_grow() -> None:
     attempt, times = failing(BusyError("1"), BusyError("2"), BusyError("3"))
     assert retry(attempt, soon(), lambda: None) == "done"
-    pauses = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    pauses = [later - earlier for earlier, later in pairwise(times)]
     assert pauses[0] >= 0.04
     assert pauses[1] >= 0.09
     assert pauses[2] >= 0.19
