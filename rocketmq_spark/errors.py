@@ -232,7 +232,8 @@ def _is_authentication(code: int, remark: str) -> bool:
     words = remark.lower()
     if code == 16:
         return "signature" in words or "authentication" in words or "user:" in words
-    return code == 1 and "aclexception" in words and "signature" in words
+    faults = ("signature", "no accesskey", "no acl config")
+    return code == 1 and "aclexception" in words and any(fault in words for fault in faults)
 
 
 def for_code(code: int, remark: str) -> type[BrokerError]:
@@ -241,6 +242,8 @@ def for_code(code: int, remark: str) -> type[BrokerError]:
         return AuthenticationError
     if code == 1 and "aclexception" in remark.lower():
         return NoPermissionError
+    if code == 1 and "support consumer to filter" in remark:
+        return BadExpressionError  # enablePropertyFilter is off
     return _BY_CODE.get(code, BrokerError)
 
 
