@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from rocketmq_spark.cli.app import commands
+from rocketmq_spark.cli.app import commands, run
 from rocketmq_spark.client import Client, Message
 from rocketmq_spark.local_cluster import LocalCluster
 
@@ -40,36 +42,62 @@ def by_member(result: dict[str, Any]) -> dict[str, set[tuple[str, str, int]]]:
 
 @pytest.mark.timeout(900)
 def test_java_consumers_hold_exactly_what_plan_says(
-    cluster: LocalCluster, new_topic: Callable[..., str]
+    cluster: LocalCluster, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     # Two topics: RocketMQ shares each by itself, which is --scope topic. Eleven ids on each broker,
     # so that 10 sorts after 9 and not after 1.
     topics = [new_topic(11), new_topic(3)]
-    done = cluster.run_java(
-        JAVA,
-        str(2 * (11 + 3)),
-        ",".join(STRATEGIES),
-        ",".join(topics),
-        ",".join(MEMBERS),
-        jvm_args=QUICK,
-        timeout=800,
-    )
-    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert [line["strategy"] for line in told] == [name for name in STRATEGIES for _ in range(2)]
-    for line, members in zip(told, [MEMBERS, MEMBERS[1:]] * len(STRATEGIES), strict=True):
-        planned = plan(
-            "-n",
-            cluster.name_server,
-            "--topic",
-            ",".join(topics),
-            "--executors",
-            ",".join(members),
-            "--strategy",
-            line["strategy"],
-            "--scope",
-            "topic",
+    common = ["-n", cluster.name_server, "--topic", ",".join(topics), "--scope", "topic"]
+    with group_of(cluster, tmp_path, 2 * (11 + 3), topics) as next_line:
+        for strategy, members in product(STRATEGIES, (MEMBERS, MEMBERS[1:])):
+            held = next_line()
+            assert held["strategy"] == strategy
+            rule = [*common, "--strategy", strategy]
+            by_hand = plan(*rule, "--executors", ",".join(members))
+            assert by_member(by_hand["result"]) == by_member(held["result"]), strategy
+            # Its live members, as the brokers know them, are the same and give the same.
+            assert plan(*rule, "--group", f"{topics[0]}_{strategy}") == by_hand
+
+
+@contextmanager
+def group_of(
+    cluster: LocalCluster, folder: Path, queues: int, topics: Sequence[str]
+) -> Iterator[Callable[[], dict[str, Any]]]:
+    """Runs the consumers; each call of what it yields is their next report."""
+    quiet = cluster.folder / "home" / "conf" / "logback_tools.xml"
+    said = folder / "java.log"
+    lists = [",".join(names) for names in (STRATEGIES, topics, MEMBERS)]
+    with said.open("w") as errors:
+        process = cluster.popen_java(
+            JAVA,
+            str(queues),
+            *lists,
+            f"{topics[0]}_",
+            jvm_args=[*QUICK, f"-Drmq.logback.configurationFile={quiet}"],
+            stderr=errors,
         )
-        assert by_member(line["result"]) == by_member(planned["result"]), line["strategy"]
+    assert process.stdin and process.stdout
+    first = True
+
+    def next_line() -> dict[str, Any]:
+        nonlocal first
+        assert process.stdin and process.stdout
+        if not first:
+            process.stdin.write("\n")
+            process.stdin.flush()
+        first = False
+        for line in process.stdout:
+            if line.startswith("{"):
+                told: dict[str, Any] = json.loads(line)
+                return told
+        raise AssertionError(f"the consumers ended: {said.read_text()[-3000:]}")
+
+    try:
+        yield next_line
+    finally:
+        process.stdin.close()
+        process.wait(60)
+        process.stdout.close()
 
 
 def test_json_has_the_shape_of_mqadmin_allocate_mq(
@@ -115,6 +143,28 @@ def test_by_lag_online_weighs_what_a_group_has_not_read(
     assert "30 messages to read" in result.stdout
     rows = [line.split() for line in result.stdout.splitlines()]
     assert [row[2] for row in rows if row and row[0] in ("a", "b")] == ["15", "15"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--topic", "no_such_topic", "--executors", "a"], "no_such_topic"),
+        (["--topic", "{topic}", "--group", "nobody"], "group nobody has no live members"),
+    ],
+)
+def test_what_is_not_there_is_one_sentence(
+    cluster: LocalCluster,
+    new_topic: Callable[..., str],
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    said: str,
+) -> None:
+    topic = new_topic(1)
+    typed = [word.format(topic=topic) for word in arguments]
+    assert run(["plan", "-n", cluster.name_server, *typed]) == 2
+    printed = capsys.readouterr().err
+    assert said in printed
+    assert len(printed.splitlines()) == 1
 
 
 def _await(client: Client, topic: str, count: int) -> None:

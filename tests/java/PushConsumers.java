@@ -1,3 +1,5 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -10,6 +12,7 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragelyByCircle;
 import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueConsistentHash;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
@@ -18,40 +21,74 @@ import org.apache.rocketmq.common.message.MessageQueue;
  *   {"strategy":"AVG","result":{"10.0.0.1@1":[{"brokerName":"a","queueId":0,"topic":"T"}]}}
  *
  * Then the first of them leaves, and another line says what the others hold. So twice for each
- * strategy.
+ * strategy. After each line it waits for one on stdin, so that others can look at the group.
  *
  * Arguments: number of queues in all, strategies, topics, member ids (ip@instanceName), the last
- * three as comma lists. Settled means: every queue has one holder, and nothing has changed for a
+ * three as comma lists; and how group names begin, which go on with the strategy. Settled means: every queue has one holder, and nothing has changed for a
  * while. Whether that is the right answer is not decided here.
  */
 public class PushConsumers {
     private static final long QUIET_MILLIS = 4_000;
+    private static final BufferedReader STDIN =
+        new BufferedReader(new InputStreamReader(System.in));
+    private static final int API_MILLIS = 30_000;
     private static final long PATIENCE_MILLIS = 150_000;
 
     public static void main(String[] args) throws Exception {
         int queues = Integer.parseInt(args[0]);
+        warmUp(args[2].split(",")[0]);
         for (String strategy : args[1].split(",")) {
-            run(strategy, queues, args[2].split(","), args[3].split(","));
+            run(args[4] + strategy, strategy, queues, args[2].split(","), args[3].split(","));
         }
         // Threads of the client linger.
         System.exit(0);
     }
 
-    private static void run(String strategy, int queues, String[] topics, String[] members)
+    /**
+     * The first request of a cold virtual machine on a busy computer can take longer than the client
+     * gives it, and a push consumer that fails to start cannot be started again. A producer can.
+     */
+    private static void warmUp(String topic) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer("warm_up");
+        producer.setMqClientApiTimeout(API_MILLIS);
+        producer.start();
+        long deadline = System.currentTimeMillis() + PATIENCE_MILLIS;
+        while (true) {
+            try {
+                producer.fetchPublishMessageQueues(topic);
+                break;
+            } catch (Exception e) {
+                if (System.currentTimeMillis() > deadline) {
+                    throw e;
+                }
+                Thread.sleep(500);
+            }
+        }
+        producer.shutdown();
+    }
+
+    private static void run(
+            String group, String strategy, int queues, String[] topics, String[] members)
             throws Exception {
-        String group = "push_" + strategy + "_" + System.nanoTime();
         List<DefaultMQPushConsumer> consumers = new ArrayList<>();
         try {
             for (String member : members) {
                 consumers.add(start(group, strategy, topics, member));
             }
-            System.out.println(settled(strategy, queues, topics, consumers));
+            report(settled(strategy, queues, topics, consumers));
             consumers.remove(0).shutdown();
-            System.out.println(settled(strategy, queues, topics, consumers));
+            report(settled(strategy, queues, topics, consumers));
         } finally {
             for (DefaultMQPushConsumer consumer : consumers) {
                 consumer.shutdown();
             }
+        }
+    }
+
+    private static void report(String line) throws Exception {
+        System.out.println(line);
+        if (STDIN.readLine() == null) {
+            throw new IllegalStateException("nobody listens any more");
         }
     }
 
@@ -62,6 +99,7 @@ public class PushConsumers {
         consumer.setClientIP(member.substring(0, at));
         consumer.setInstanceName(member.substring(at + 1));
         consumer.setAllocateMessageQueueStrategy(named(strategy));
+        consumer.setMqClientApiTimeout(API_MILLIS);
         consumer.setConsumeThreadMin(1);
         consumer.setConsumeThreadMax(1);
         for (String topic : topics) {
