@@ -63,12 +63,15 @@ def _said(hosts: tuple[str, ...], coat: int) -> str:
     return f"{','.join(f'{host} .rmq' for host in hosts)}{{{_tokens(coat)}}}"
 
 
+# Notebooks style tables of their own accord, stripes included; where these rules repeat what a
+# browser does anyway, they take that back.
 _LAYOUT = """
 .rmq-page{margin:0;padding:24px;background:var(--rmq-page)}
 .rmq-page main{max-width:1500px;margin:0 auto;display:grid;gap:20px;justify-items:start}
 .rmq-cards{display:flex;flex-wrap:wrap;gap:20px;align-items:flex-start}
 .rmq-cards .rmq>p{width:0;min-width:100%}
-.rmq{box-sizing:border-box;max-width:100%;padding:16px 20px;border:1px solid var(--rmq-line);
+.rmq{box-sizing:border-box;width:fit-content;max-width:100%;padding:16px 20px;
+border:1px solid var(--rmq-line);
 border-radius:12px;background:var(--rmq-card);color:var(--rmq-text);
 font:14px/1.45 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
 .rmq h2{margin:0;font-size:17px;font-weight:650;color:inherit}
@@ -78,6 +81,8 @@ font:14px/1.45 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
 font-variant-numeric:tabular-nums;color:inherit;background:none;border:0}
 .rmq th,.rmq td{padding:3px 2px;border:0;font-weight:400;text-align:center;vertical-align:middle;
 background:none;color:inherit;white-space:nowrap}
+.rmq thead{border:0}
+.rmq table tbody tr:nth-child(n){background:none}
 .rmq thead th{color:var(--rmq-quiet);font-size:12px}
 .rmq tbody tr>*{border-top:1px solid var(--rmq-line)}
 .rmq .left{text-align:left;padding-right:16px}
