@@ -17,7 +17,7 @@ from rocketmq_spark.client.metadata import Metadata, reading_addresses
 from rocketmq_spark.client.pool import Pool
 from rocketmq_spark.client.retry import FIRST_PAUSE, LONGEST_PAUSE
 from rocketmq_spark.client.window import Ask, Piece, Window
-from rocketmq_spark.core.model import MASTER_ID, MessageQueue
+from rocketmq_spark.core.model import MASTER_ID, MessageQueue, Route
 from rocketmq_spark.errors import (
     BrokerError,
     OffsetOutOfRangeError,
@@ -109,6 +109,7 @@ class RangeReader:
             largest_step=settings.largest_pull,
         )
         self._prefer = MASTER_ID
+        self._routed = False
         self._failures = 0  # since the last progress
         self._failed: set[str] = set()  # addresses, since the last progress
         self._last_progress = time.monotonic()
@@ -121,7 +122,7 @@ class RangeReader:
         while not self._window.done:
             address = ""
             try:
-                route = self._metadata.route(self._queue.topic)
+                route = self._route()
                 address = self._choose(reading_addresses(route, self._queue, self._prefer))
                 broker_name = route.serving_broker(self._queue)
                 deadline = time.monotonic() + self._settings.timeout
@@ -135,6 +136,17 @@ class RangeReader:
                 if not error.retriable:
                     raise
                 self._recover(error, address)
+
+    def _route(self) -> Route:
+        try:
+            route = self._metadata.route(self._queue.topic)
+        except TopicNotFoundError as error:
+            if not self._routed:
+                raise
+            # With its last broker a topic is gone from the name server, until that is back.
+            raise _TryAgainError(error) from error
+        self._routed = True
+        return route
 
     def _pump(self, connection: Connection, broker_name: str) -> Iterator[Any]:
         """Ask, receive and hand on, until the range is done or another broker is to be asked."""
@@ -259,7 +271,7 @@ class RangeReader:
             self._prefer = int(suggested)
 
     def _served_by_slave(self, address: str) -> bool:
-        route = self._metadata.route(self._queue.topic)
+        route = self._route()
         broker = route.brokers.get(route.serving_broker(self._queue))
         return broker is not None and broker.master != address
 
