@@ -52,9 +52,9 @@ class PullSettings:
     in_flight: int = 32
     largest_pull: int = 1024
     batch_bytes: int = 4 * 1024 * 1024
-    # Received and expected bytes together; with Arrow's copy of a batch it keeps a process that
-    # reads anything below 200 MB.
-    window_bytes: int = 24 * 1024 * 1024
+    # Received and expected bytes together: what 32 answers of 256 KiB (the broker's limit) take
+    # beside a batch, and little enough for a process to stay below 200 MB (memory_probe measures).
+    window_bytes: int = 12 * 1024 * 1024
     # Without any progress for so long, the last error is raised.
     patience: float = 15.0
     timeout: float = 5.0
@@ -163,7 +163,7 @@ class RangeReader:
                         connection.submit(requests, time.monotonic() + timeout)
                 if window.takable >= self._settings.batch_bytes or window.complete:
                     # New pulls are on their way, so the broker works while we decode.
-                    yield from self._decode(window.take())
+                    yield from self._decode(window.take(self._settings.batch_bytes))
                     # However long the reader of the batch took, it is not the broker's silence.
                     self._last_progress = time.monotonic()
                 elif flying:
@@ -227,19 +227,24 @@ class RangeReader:
         raise error
 
     def _decode(self, pieces: list[Piece]) -> Iterator[Any]:
-        for run in _runs(pieces):
-            bodies = [piece.body for piece in run if piece.body]
-            if not bodies:
-                continue
-            batch = self._decoder.decode(
-                bodies[0] if len(bodies) == 1 else b"".join(bodies),
-                start=run[0].offset,
-                end=min(run[-1].end, self._window.end),
-                offset_delta=run[0].delta,
-                tags=self._filter.tags,
-            )
-            if batch.num_rows:
+        runs = list(_runs(pieces))
+        pieces.clear()  # so that message bytes go as soon as they are decoded
+        while runs:
+            batch = self._decode_run(runs.pop(0))
+            if batch is not None and batch.num_rows:
                 yield batch
+
+    def _decode_run(self, run: list[Piece]) -> Any:
+        bodies = [piece.body for piece in run if piece.body]
+        if not bodies:
+            return None
+        return self._decoder.decode(
+            bodies[0] if len(bodies) == 1 else b"".join(bodies),
+            start=run[0].offset,
+            end=min(run[-1].end, self._window.end),
+            offset_delta=run[0].delta,
+            tags=self._filter.tags,
+        )
 
     # --- patience -----------------------------------------------------------------------------
 
