@@ -177,13 +177,15 @@ class Metadata:
 
     def _broker_offsets(self, route: Route, name: str) -> dict[MessageQueue, tuple[int, int]]:
         broker = route.brokers.get(name)
-        if broker is None or broker.master is None:
+        if broker is None or not broker.addresses:
             return {}
+        address = broker.addresses[min(broker.addresses)]  # the master, or else its first slave
         command = commands.get_topic_stats(route.topic, name)
         try:
-            frame = self._pool.ask(broker.master, command, "topic statistics", self._deadline())
+            frame = self._pool.ask(address, command, "topic statistics", self._deadline())
         except RocketMQError:
-            # Refused (a proxy, an account without GET) or gone: queue by queue says it better.
+            # Refused (a proxy, an account without GET), gone, or a slave that has not heard of the
+            # topic yet: queue by queue says it better.
             return {}
         return answers.topic_stats(frame.body)
 
