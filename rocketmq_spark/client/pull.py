@@ -222,7 +222,6 @@ class RangeReader:
         if isinstance(error, TopicNotFoundError) and self._served_by_slave(address):
             raise _TryAgainError(error)  # it has not heard of a young topic yet
         if error.retriable:
-            self._prefer = MASTER_ID  # also when a slave was suggested but may not be read
             raise _TryAgainError(error)
         raise error
 

@@ -169,13 +169,13 @@ def test_no_more_in_flight_than_allowed(network: Network) -> None:
     plain = Store()
     network.servers["n:1"] = name_server({"T": route_body({"b-a": {0: "a:0"}})})
 
+    # The oldest is answered when three are there, and all of them when no more will come.
     def hold(request: Frame) -> Iterable[Reply]:
         held.append(request)
         most.append(len(held))
-        if len(held) == 3:
-            for waiting in reversed(held):
-                yield to_bytes(plain.store("b-a", waiting), waiting)
-            held.clear()
+        while len(held) >= 3 or (held and len(most) == 12):
+            waiting = held.pop(0)
+            yield to_bytes(plain.store("b-a", waiting), waiting)
 
     network.servers["a:0"] = hold
     messages = numbered(12, delay_level=1)  # each travels alone
