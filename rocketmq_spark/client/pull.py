@@ -205,7 +205,7 @@ class RangeReader:
         if code in (NOT_FOUND, RETRY_IMMEDIATELY):
             after = number(frame, "nextBeginOffset")
             self._follow_suggestion(frame)
-            if code == RETRY_IMMEDIATELY and remark == _REMOVING and not self._filter.selects:
+            if code == RETRY_IMMEDIATELY and remark == _REMOVING:
                 raise self._out_of_range(ask, frame, address)
             if after > ask.offset:
                 self._window.answered(ask, after, b"")

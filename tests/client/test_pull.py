@@ -628,12 +628,13 @@ def test_a_filter_that_will_not_compile_is_refused_before_anything_is_read(
     assert not network.requests(11)
 
 
-def test_with_a_filter_a_removed_file_is_passed_over(network: Network) -> None:
+def test_a_removed_file_is_data_loss_with_a_filter_too(network: Network) -> None:
     network.servers[MASTER] = sometimes(
         PullBroker(100), [BROKER.say(20, "MESSAGE_WAS_REMOVING", 40)]
     )
     selection = Filter(Subscription("a > 1", SQL92, 9))
-    assert read(network, 0, 100, selection=selection) == list(range(40, 100))
+    with pytest.raises(OffsetOutOfRangeError, match="expired"):
+        read(network, 0, 100, selection=selection)
 
 
 # --- secrets ----------------------------------------------------------------------------------

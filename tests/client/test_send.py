@@ -12,7 +12,7 @@ import pytest
 
 from rocketmq_spark.client.metadata import Metadata
 from rocketmq_spark.client.outgoing import Message
-from rocketmq_spark.client.send import Sender, SendError, SendSettings
+from rocketmq_spark.client.send import Sender, SendSettings
 from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.errors import (
     BusyError,
@@ -21,6 +21,7 @@ from rocketmq_spark.errors import (
     NoPermissionError,
     RequestTimeoutError,
     ResponseError,
+    SendError,
     TopicNotFoundError,
     UnavailableError,
 )
