@@ -229,20 +229,21 @@ class RangeReader:
         runs = list(_runs(pieces))
         pieces.clear()  # so that message bytes go as soon as they are decoded
         while runs:
-            batch = self._decode_run(runs.pop(0))
-            if batch is not None and batch.num_rows:
-                yield batch
+            for batch in self._decode_run(runs.pop(0)):
+                if batch.num_rows:
+                    yield batch
 
-    def _decode_run(self, run: list[Piece]) -> Any:
+    def _decode_run(self, run: list[Piece]) -> Iterable[Any]:
         bodies = [piece.body for piece in run if piece.body]
         if not bodies:
-            return None
-        return self._decoder.decode(
+            return ()
+        return self._decoder.batches(
             bodies[0] if len(bodies) == 1 else b"".join(bodies),
             start=run[0].offset,
             end=min(run[-1].end, self._window.end),
             offset_delta=run[0].delta,
             tags=self._filter.tags,
+            max_unpacked=self._settings.batch_bytes,
         )
 
     # --- patience -----------------------------------------------------------------------------

@@ -7,7 +7,7 @@ costs some hundred microseconds whatever it is given, so give it megabytes at a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,7 +76,24 @@ class Decoder:
         offset_delta: int = 0,
         tags: frozenset[str] | None = None,
     ) -> Any:
-        """The messages of `raw` with queue offsets in [start, end), as a `pyarrow.RecordBatch`.
+        """`batches` as one `pyarrow.RecordBatch`, however much its bodies unpack to."""
+        (batch,) = self.batches(raw, start=start, end=end, offset_delta=offset_delta, tags=tags)
+        return batch
+
+    def batches(
+        self,
+        raw: Raw,
+        *,
+        start: int | None = None,
+        end: int | None = None,
+        offset_delta: int = 0,
+        tags: frozenset[str] | None = None,
+        max_unpacked: int | None = None,
+    ) -> Iterator[Any]:
+        """The messages of `raw` with queue offsets in [start, end), as record batches.
+
+        It is one batch, unless compressed bodies unpack to more than `max_unpacked` bytes: a few
+        stored bytes may become megabytes, and are unpacked only as the batches are taken.
 
         `offset_delta` is the broker's, for static topics: it is added to each stored offset
         before anything is compared. `tags` keeps messages with one of these tags; a broker
@@ -84,14 +101,15 @@ class Decoder:
         """
         rows = read_rows(raw, self._fields, self.where)
         rows.fields["queue_offset"] += offset_delta
-        inner = is_inner_batch(rows)
-        some_inner = bool(inner.any())
+        some_inner = bool(is_inner_batch(rows).any())
         # A batch that begins before `start` may reach into the range.
         rows = _between(rows, None if some_inner else start, end)
-        rows = decompress_bodies(rows, wanted="body" in self._names)
-        if some_inner:
-            rows = _between(unwrap_batches(rows, is_inner_batch(rows)), start, end)
+        for part in decompress_bodies(rows, "body" in self._names, max_unpacked):
+            if some_inner:
+                part = _between(unwrap_batches(part, is_inner_batch(part)), start, end)
+            yield self._batch(part, tags)
 
+    def _batch(self, rows: Rows, tags: frozenset[str] | None) -> Any:
         table = None
         if tags is not None or not FROM_PROPERTIES.isdisjoint(self._names):
             table = PropertyTable(rows.data, rows.names_start, rows.names_end)

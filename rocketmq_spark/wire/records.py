@@ -87,8 +87,8 @@ class Rows:
     def __len__(self) -> int:
         return len(self.body_start)
 
-    def take(self, which: Ints) -> Rows:
-        """Only these rows, by index or by mask."""
+    def take(self, which: Ints | slice) -> Rows:
+        """Only these rows, by index, by mask or as a slice."""
         return Rows(
             self.data,
             self.where,
@@ -216,46 +216,60 @@ def _number_hosts(packed: Ints, known: list[bytes]) -> Ints:
 # --- bodies that have to be opened ------------------------------------------------------------
 
 
-def decompress_bodies(rows: Rows, wanted: bool) -> Rows:
-    """Compressed bodies replaced in place by their content, so that spans stay in order.
+def decompress_bodies(rows: Rows, wanted: bool, most: int | None = None) -> Iterator[Rows]:
+    """The rows with compressed bodies replaced by their content, so that spans stay in order.
 
-    If bodies are not wanted, only those of inner batches, whose messages are hidden inside. The
-    bit in SYSFLAG goes in any case, as with `message.decompressed`.
+    They come in runs whose unpacked bodies take `most` bytes, or one body more; all in one without
+    it. If bodies are not wanted, only those of inner batches are unpacked, whose messages are
+    hidden inside. The bit in SYSFLAG goes in any case, as with `message.decompressed`.
     """
     sys_flag = rows.fields["sys_flag"]
     packed = (sys_flag & COMPRESSED != 0) & (rows.body_end > rows.body_start)
     if not packed.any():
-        return rows
+        yield rows
+        return
     rows.fields["sys_flag"] = np.where(packed, sys_flag & ~COMPRESSED, sys_flag)
     if not wanted:
         packed &= is_inner_batch(rows)
-    view, copied, size = memoryview(rows.data), 0, len(rows.data)
-    pieces: list[bytes | memoryview] = []
-    grown = np.zeros(len(rows), np.int64)
+    view, first, size = memoryview(rows.data), 0, 0
+    bodies: dict[int, bytes] = {}
     for row in np.flatnonzero(packed).tolist():
         start, end = int(rows.body_start[row]), int(rows.body_end[row])
         body = decompress(int(sys_flag[row]), view[start:end], rows.place(row))
+        if bodies and most is not None and size + len(body) > most:
+            yield _opened(rows, first, row, bodies)
+            bodies, first, size = {}, row, 0
+        bodies[row] = body
+        size += len(body)
+        if len(rows.data) + size > MAX_BYTES:
+            raise BodyError(
+                f"{rows.place(row)}: with this body the decompressed messages take "
+                f"{len(rows.data) + size} bytes, and Arrow takes {MAX_BYTES} at once; ask for fewer"
+            )
+    yield _opened(rows, first, len(rows), bodies)
+
+
+def _opened(rows: Rows, first: int, stop: int, bodies: dict[int, bytes]) -> Rows:
+    """Rows first to stop, these bodies in the place of the packed ones."""
+    part = rows.take(slice(first, stop))
+    base = int(part.body_start[0])
+    view = memoryview(rows.data)[base : int(part.names_end[-1])]
+    copied = 0
+    pieces: list[bytes | memoryview] = []
+    grown = np.zeros(len(part), np.int64)
+    for row, body in bodies.items():
+        start, end = int(rows.body_start[row]) - base, int(rows.body_end[row]) - base
         pieces += (view[copied:start], body)
         copied = end
-        grown[row] = len(body) - (end - start)
-        size += int(grown[row])
-        if size > MAX_BYTES:
-            raise BodyError(
-                f"{rows.place(row)}: with this body the decompressed messages take {size} bytes, "
-                f"and Arrow takes {MAX_BYTES} at once; ask for fewer"
-            )
+        grown[row - first] = len(body) - (end - start)
     pieces.append(view[copied:])
-    after = np.cumsum(grown)
-    return Rows(
-        b"".join(pieces),
-        rows.where,
-        rows.fields,
-        rows.hosts,
-        rows.body_start + (after - grown),
-        rows.body_end + after,
-        rows.names_start + after,
-        rows.names_end + after,
-    )
+    after = np.cumsum(grown) - base
+    part.data = b"".join(pieces)
+    part.body_start = part.body_start + (after - grown)
+    part.body_end = part.body_end + after
+    part.names_start = part.names_start + after
+    part.names_end = part.names_end + after
+    return part
 
 
 def is_inner_batch(rows: Rows) -> Ints:

@@ -425,3 +425,20 @@ def test_what_is_printed() -> None:
 def test_properties_that_look_regular(rows: list[bytes]) -> None:
     raw = b"".join(encode_message(GOOD, properties=row) for row in rows)
     assert vectorised(raw) == plainly(raw)
+
+
+def test_bodies_that_unpack_to_much_come_in_several_batches() -> None:
+    sizes = [10, 4000, 50, 6000, 0, 9000, 20]
+    packed = SYS_FLAGS["zlib"] | COMPRESSED
+    messages = [
+        replace(GOOD, queue_offset=at, body=b"x" * size, sys_flag=packed if size > 100 else 0)
+        for at, size in enumerate(sizes)
+    ]
+    raw = b"".join(map(encode_message, messages))
+    batches = list(decoder().batches(raw, max_unpacked=7000))
+    assert [batch.column("queueOffset").to_pylist() for batch in batches] == [
+        [0, 1, 2],
+        [3, 4],
+        [5, 6],
+    ]
+    assert pa.Table.from_batches(batches).combine_chunks().to_batches() == [decoder().decode(raw)]
