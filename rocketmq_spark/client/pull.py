@@ -28,7 +28,7 @@ from rocketmq_spark.errors import (
 from rocketmq_spark.wire import commands
 from rocketmq_spark.wire.answers import first_offset, number
 from rocketmq_spark.wire.decode import Decoder
-from rocketmq_spark.wire.frame import Frame
+from rocketmq_spark.wire.frame import Buffer, Frame
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +40,9 @@ OFFSET_MOVED = 21
 # Broker's words (GetMessageStatus) that tell apart what one code says.
 _RESET = "OFFSET_RESET"
 _REMOVING = "MESSAGE_WAS_REMOVING"
+
+# A broker ends an answer there (maxTransferBytesOnMessageInMemory) unless one message is larger.
+_USUAL_ANSWER = 256 * 1024
 
 ALL = commands.Subscription()
 
@@ -108,6 +111,7 @@ class RangeReader:
             max_bytes=settings.window_bytes,
             largest_step=settings.largest_pull,
         )
+        self._memory = bytearray()
         self._prefer = MASTER_ID
         self._routed = False
         self._failures = 0  # since the last progress
@@ -238,13 +242,28 @@ class RangeReader:
         if not bodies:
             return ()
         return self._decoder.batches(
-            bodies[0] if len(bodies) == 1 else b"".join(bodies),
+            bodies[0] if len(bodies) == 1 else self._together(bodies),
             start=run[0].offset,
             end=min(run[-1].end, self._window.end),
             offset_delta=run[0].delta,
             tags=self._filter.tags,
             max_unpacked=self._settings.batch_bytes,
         )
+
+    def _together(self, bodies: list[Buffer]) -> Buffer:
+        """One after the other. Batches of the usual size share memory, for new pages cost as much
+        as copying; nothing of a decoded batch points into it."""
+        size, usual = sum(map(len, bodies)), self._settings.batch_bytes
+        if not usual <= size <= usual + _USUAL_ANSWER:
+            return b"".join(bodies)
+        if not self._memory:
+            self._memory = bytearray(usual + _USUAL_ANSWER)
+        joined = memoryview(self._memory)[:size]
+        at = 0
+        for body in bodies:
+            joined[at : at + len(body)] = body
+            at += len(body)
+        return joined
 
     # --- patience -----------------------------------------------------------------------------
 
