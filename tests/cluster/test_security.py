@@ -91,8 +91,9 @@ def test_an_account_with_few_rights(
 ) -> None:
     """A reader needs SUB and GET on the topic and SUB on the group, and no more."""
     address = secured.brokers["broker-a"].address
-    admin.send(queue.topic, [Message("to be read", queue=queue)])
-    end = until(lambda: admin.offsets(queue)[1])
+    (sent,) = admin.send(queue.topic, [Message("to be read", queue=queue)])
+    end = sent.queue_offset + 1
+    until(lambda: admin.offsets(queue)[1] == end)
     secured.mqadmin("createUser", "-b", address, "-u", READER, "-p", READER_SECRET)
     with connect(READER, READER_SECRET) as reader:
         with pytest.raises(NoPermissionError, match=queue.topic) as caught:
