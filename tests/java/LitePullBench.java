@@ -1,10 +1,9 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
-import java.util.Collection;
 import java.util.List;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
-import org.apache.rocketmq.common.message.MessageQueue;
 
 /**
  * Reads a whole topic once for each line on stdin, with the consumer that Flink and most Java
@@ -35,13 +34,11 @@ public class LitePullBench {
         consumer.setPullThreadNums(threads);
         consumer.setPullBatchSize(batch);
         consumer.setAutoCommit(false);
+        // Not by seeking: that races with the first pulls, which then come twice.
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.start();
         try {
-            Collection<MessageQueue> queues = consumer.fetchMessageQueues(topic);
-            consumer.assign(queues);
-            for (MessageQueue queue : queues) {
-                consumer.seekToBegin(queue);
-            }
+            consumer.assign(consumer.fetchMessageQueues(topic));
             return drain(consumer, expected);
         } finally {
             consumer.shutdown();
