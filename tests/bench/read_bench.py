@@ -25,13 +25,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from rocketmq_spark.client import Client, Message
+from rocketmq_spark.client import Client, Message, PullSettings
 from rocketmq_spark.core.model import OffsetRange
 from rocketmq_spark.local_cluster import LocalCluster
 from tests.bench import native_bench, peers
 from tests.bench.peers import Topic, Way
 
-DEPTH = 32
+DEPTH = PullSettings().in_flight
 BODY = 1024
 TOPIC = "bench"
 _SEND_AT_ONCE = 8000
