@@ -16,13 +16,14 @@ help:
 	@echo "make test    formatter, linter, types and all tests (needs no running RocketMQ)"
 	@echo "make check   formatter, linter and types only"
 	@echo "make format  let the formatter and the linter mend what they can"
-	@echo "make bench   how fast we read, side by side with the Java client"
+	@echo "make bench   how fast we read, side by side with the Java client, and how fast we plan"
 	@echo "make clean   remove the virtual environment and caches"
 
 demo: jars
 	@$(BIN)/rocketmq-spark demo
 
-test: check jars
+test: check
+	@$(BIN)/rocketmq-spark jars --version 5.5.0 --version 4.9.7
 	@$(BIN)/python -m pytest
 
 check: $(READY)
@@ -36,6 +37,7 @@ format: $(READY)
 
 bench: jars
 	@$(BIN)/python -m tests.bench.read_bench
+	@$(BIN)/python tests/bench/plan_bench.py
 
 jars: $(READY)
 	@$(BIN)/rocketmq-spark jars

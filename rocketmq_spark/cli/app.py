@@ -8,10 +8,10 @@ import sys
 from typing import Any
 
 import click
-from rich.console import Console
 
 from rocketmq_spark import __version__
 from rocketmq_spark.cli.connection import connected
+from rocketmq_spark.cli.console import Console
 from rocketmq_spark.cli.plan import plan
 from rocketmq_spark.client import Client
 from rocketmq_spark.errors import ClusterError, RocketMQError, UsageError
@@ -90,7 +90,9 @@ def tail(client: Client, topic: str, **choices: Any) -> None:
 
 @commands.command()
 @click.option("--brokers", default=1, show_default=True, type=click.IntRange(1, 26))
-@click.option("--slaves", default=0, show_default=True, type=click.IntRange(0, 9), help="Of each.")
+@click.option(
+    "--slaves", default=0, show_default=True, type=click.IntRange(0, 9), help="Per broker."
+)
 @click.option("--name-servers", default=1, show_default=True, type=click.IntRange(1, 9))
 @click.option("--version", "release", default="5.5.0", show_default=True, help="Of RocketMQ.")
 @click.option("--topic", "topics_", multiple=True, help="Create it, with 4 queues on each broker.")

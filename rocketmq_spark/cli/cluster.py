@@ -8,8 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
-from rich.console import Console
-
+from rocketmq_spark.cli.console import Console
 from rocketmq_spark.local_cluster import LocalCluster, find_java, resolve
 
 _console = Console(stderr=True)
@@ -51,9 +50,6 @@ def serve(
     brokers: int, slaves: int, name_servers: int, release: str, topics: tuple[str, ...]
 ) -> None:
     enough = threading.Event()
-    # Ctrl-C and `kill` both end it in order; the guard covers everything else.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: enough.set())
     settings = {
         "brokers": brokers,
         "slaves": slaves,
@@ -61,6 +57,10 @@ def serve(
         "version": release,
     }
     with started(_console, **settings) as cluster:
+        # From here on Ctrl-C and `kill` end it in order. Before, Python's own way is quicker, and
+        # the guard cleans up.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: enough.set())
         for topic in topics:
             cluster.create_topic(topic)
         for name, info in {**cluster.name_servers, **cluster.brokers}.items():

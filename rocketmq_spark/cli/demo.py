@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from rocketmq_spark.cli.cluster import started
+from rocketmq_spark.cli.console import Console
 from rocketmq_spark.cli.tables import offsets_table
 from rocketmq_spark.client import Client, Message
 from rocketmq_spark.core.model import MessageQueue
-from rocketmq_spark.errors import RocketMQError
+from rocketmq_spark.errors import ClusterError
 
 _TOPIC = "orders"
 _REGIONS = ("eu", "us", "asia")
@@ -63,7 +63,7 @@ def _await_index(client: Client, count: int) -> dict[MessageQueue, tuple[int, in
         if sum(high - low for low, high in offsets.values()) >= count:
             return offsets
         if time.monotonic() > deadline:
-            raise RocketMQError(f"topic {_TOPIC} does not show all {count} messages after 30 s")
+            raise ClusterError(f"topic {_TOPIC} does not show all {count} messages after 30 s")
         time.sleep(0.05)
 
 
@@ -82,7 +82,7 @@ def _check(sent: Iterable[bytes], received: list[bytes]) -> None:
     missing = len(set(sent) - set(received))
     twice = len(received) - len(set(received))
     if missing or twice:
-        raise RocketMQError(f"the demo failed: {missing} messages are missing, {twice} came twice")
+        raise ClusterError(f"the demo failed: {missing} messages are missing, {twice} came twice")
 
 
 def _progress(console: Console) -> Progress:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from rocketmq_spark.cli import plan_input, plan_json, plan_view
 from rocketmq_spark.cli.connection import connectable
+from rocketmq_spark.cli.console import Console
 from rocketmq_spark.cli.plan_params import Choices
 from rocketmq_spark.client import Client
 from rocketmq_spark.core import plan as planner
@@ -63,12 +63,16 @@ class Before:
 @click.option("--hosts", metavar="HOST,...", help="FIXED: only members on these consume.")
 @click.option("--rooms", metavar="ROOM,...", help="MACHINE_ROOM: only queues of room@broker.")
 @click.option("--config", metavar="FILE", help="CONFIG: a plan as --json writes it.")
-@click.option("--inner", metavar="STRATEGY", help="MACHINE_ROOM_NEARBY: inside a room; AVG.")
-@click.option("--member-rooms", metavar="START=ROOM,...|FILE.json", help="MACHINE_ROOM_NEARBY.")
+@click.option("--inner", metavar="STRATEGY", help="MACHINE_ROOM_NEARBY: inside a room (AVG).")
+@click.option(
+    "--member-rooms",
+    metavar="START=ROOM,...|FILE.json",
+    help="MACHINE_ROOM_NEARBY: a member's room, by how its id begins.",
+)
 @click.option(
     "--broker-rooms",
     metavar="START=ROOM,...|FILE.json",
-    help="MACHINE_ROOM_NEARBY, where broker names are not room@name.",
+    help="MACHINE_ROOM_NEARBY: a broker's room, where names are not room@name.",
 )
 @click.option(
     "--lag",
@@ -79,8 +83,10 @@ class Before:
 @click.option("--was-queues", metavar="broker-a:4,...", help="The queues before.")
 @click.option("--compare", metavar="FILE", help="The plan before, as --json wrote it.")
 @click.option("--all", "every", is_flag=True, help="All strategies side by side.")
-@click.option("--rows", default=ROWS, show_default=True, type=click.IntRange(1), help="Shown.")
-@click.option("--json", "as_json", is_flag=True, help="As mqadmin allocateMQ prints it.")
+@click.option(
+    "--rows", default=ROWS, show_default=True, type=click.IntRange(1), help="Members shown."
+)
+@click.option("--json", "as_json", is_flag=True, help="In the shape of mqadmin allocateMQ.")
 @click.option("--html", metavar="FILE", help="Write the picture as one page.")
 def plan(
     connect: Callable[[], Client],
@@ -114,6 +120,7 @@ def plan(
         hashable=bool(names) or (queues is not None and "/" in queues),
         weighed=queues is None or lag is not None,
     )
+    strategy_name(strategy)  # a name that does not exist is refused even where it is not used
     if not every:
         choices.check(strategy)
     weigh = every or choices.weighs(strategy)

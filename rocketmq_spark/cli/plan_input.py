@@ -82,6 +82,7 @@ def _queue(entry: object, member: str, path: str, option: str) -> MessageQueue:
             and isinstance(broker, str)
             and isinstance(number, int)
             and not isinstance(number, bool)
+            and number >= 0
         ):
             return MessageQueue(topic, broker, number)
     raise _not_an_assignment(path, option, f"{member!r} holds {json.dumps(entry)}")

@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
+from rocketmq_spark.cli.console import Console
 from rocketmq_spark.client import Client
 from rocketmq_spark.core.model import MessageQueue
 

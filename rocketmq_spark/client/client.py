@@ -23,6 +23,9 @@ from rocketmq_spark.wire.acl import Credentials
 from rocketmq_spark.wire.decode import Decoder
 from rocketmq_spark.wire.session import Session
 
+# A day; beyond some weeks a socket's own limit is reached.
+_LONGEST_TIMEOUT = 86400.0
+
 # Brokers before it find the message nearest to a time, later ones the first not before it.
 _EXACT_SEARCH_VERSION = 435  # MQVersion of 5.1.1
 
@@ -36,10 +39,10 @@ class Client:
     ...         for batch in client.read(queue, *client.offsets(queue)):
     ...             print(batch.to_pylist())
 
-    `timeout` (seconds) bounds every request; `read` goes on trying for three times as long before
-    it gives up on a broker. It may be shared by threads, and survives a fork. `tls` is True (the
-    system's authorities), a CA file, or a `Tls`. `namespace` is wrapped around names as RocketMQ 4
-    did; `namespace_v2` travels as a field of each request.
+    `timeout` (seconds) bounds every request; `read` goes on trying for three times as long (or for
+    `pull.patience`) before it gives up on a broker. It may be shared by threads, and survives a
+    fork. `tls` is True (the system's authorities), a CA file, or a `Tls`. `namespace` is wrapped
+    around names as RocketMQ 4 did; `namespace_v2` travels as a field of each request.
     """
 
     def __init__(
@@ -59,8 +62,11 @@ class Client:
         if bool(access_key) != bool(secret_key):
             missing = "secret_key" if access_key else "access_key"
             raise UsageError(f"an account needs both access_key and secret_key; {missing} is empty")
-        if timeout <= 0:
-            raise UsageError(f"timeout must be more than 0 seconds, not {timeout}")
+        if not 0 < timeout <= _LONGEST_TIMEOUT:  # which is false for NaN, too
+            raise UsageError(
+                f"timeout must be more than 0 and at most {_LONGEST_TIMEOUT:.0f} seconds, "
+                f"not {timeout}"
+            )
         self.name_server = name_server
         self._credentials = (
             Credentials(access_key, secret_key, security_token) if access_key else None

@@ -58,7 +58,7 @@ def distinct_members(members: Iterable[str]) -> list[str]:
         raise UsageError("a member id is empty; every member needs an id such as 10.0.0.7@3#0")
     if len(set(result)) < len(result):
         twice = _repeated(result)
-        raise UsageError(f"member {twice!r} is listed twice; member ids must differ")
+        raise UsageError(f"member {twice!r} is listed twice; list every member once")
     return result
 
 

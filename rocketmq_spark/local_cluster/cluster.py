@@ -215,10 +215,6 @@ class LocalCluster:
         tls = self._now().tls
         return tls.key if tls else None
 
-    @property
-    def java_classpath(self) -> str:
-        return self._now().launcher.classpath
-
     def log(self, name: str) -> str:
         """What a member has said since it was started last."""
         return self._now().members[name].log_text()

@@ -96,6 +96,7 @@ def probe(name_server: str, topic: str, columns: str = "") -> Memory:
         capture_output=True,
         text=True,
         check=False,
+        timeout=240,
     )
     if done.returncode:
         raise RuntimeError(f"the reading process failed:\n{done.stderr[-2000:]}")

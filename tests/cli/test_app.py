@@ -21,7 +21,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
         [*PROGRAM, *arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         env={**os.environ, "COLUMNS": "120", **environment},
     )
 
@@ -95,9 +95,9 @@ def test_tail_follows_new_messages(name_server: str, client: Client, orders: str
 
 
 def test_tail_ends_quietly_when_its_reader_goes(name_server: str, orders: str) -> None:
+    tail = f"'{sys.executable}' -m rocketmq_spark tail {orders} --earliest --no-follow"
     done = subprocess.run(
-        f"'{sys.executable}' -m rocketmq_spark tail {orders} --earliest --no-follow | head -1",
-        shell=True,
+        ["bash", "-c", f"set -o pipefail; {tail} | head -1"],
         capture_output=True,
         text=True,
         timeout=60,
@@ -105,6 +105,7 @@ def test_tail_ends_quietly_when_its_reader_goes(name_server: str, orders: str) -
     )
     assert len(done.stdout.splitlines()) == 1
     assert done.stderr == ""
+    assert done.returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -116,6 +117,8 @@ def test_tail_ends_quietly_when_its_reader_goes(name_server: str, orders: str) -
         (["topics", "-n", "127.0.0.1:1", "--access-key", "me"], "secret_key is empty"),
         (["topics", "-n", "127.0.0.1:1", "--tls-ca", "no-such-file.pem"], "no-such-file.pem"),
         (["topics", "-n", "127.0.0.1:1", "--timeout", "0"], "timeout must be more than 0"),
+        (["topics", "-n", "127.0.0.1:1", "--timeout", "inf"], "timeout must be more than 0"),
+        (["topics", "-n", "127.0.0.1:1", "--timeout", "nan"], "timeout must be more than 0"),
         (["tail", "T", "-n", "127.0.0.1:1", "--limit", "0"], "--limit"),
         (["nonsense"], "nonsense"),
         (["demo", "--messages", "99999999"], "at most 5,000,000"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -128,7 +129,10 @@ def test_every_strategy_has_its_options(plan: Any, tmp_path: Path) -> None:
         "STICKY": [2, 1, 1],
         "BY_LAG": [2, 2, 2],
     }
-    assert sum(counts["CONSISTENT_HASH"]) == 4
+    in_rooms_queues = [MessageQueue("T", b, i) for b in ("idc1@a", "idc2@b") for i in (0, 1)]
+    three = allocate("CONSISTENT_HASH", in_rooms_queues, THREE.split(","), virtual_nodes=3)
+    assert three != allocate("CONSISTENT_HASH", in_rooms_queues, THREE.split(","))
+    assert queues(told["CONSISTENT_HASH"]) == three
     assert len(told["MACHINE_ROOM"]["unowned"]) == 2
     same = plan(
         *EIGHT,
@@ -291,6 +295,26 @@ def test_an_ascii_terminal_gets_ascii() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert b"m1" in done.stdout
+    assert done.stdout.isascii()
+
+
+def test_dropped_is_red_kept_green_and_added_yellow() -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "rocketmq_spark", "plan"),
+            *(*EIGHT, "--executors", THREE, "--was", TWO),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "COLUMNS": "120", "FORCE_COLOR": "1", "COLORTERM": "truecolor"},
+    )
+    painted = set(re.findall(r"48;2;(\d+;\d+;\d+)m ?([-+\u2212]?)\d", done.stdout))
+    assert painted == {
+        ("185;28;28", "-"),  # red
+        ("21;128;61", ""),  # green
+        ("250;204;21", "+"),  # yellow
+    }
 
 
 def test_terminal_colours_have_contrast() -> None:
@@ -318,6 +342,7 @@ GOOD = [*EIGHT, "--executors", THREE]
     ("arguments", "said"),
     [
         ([*GOOD, "--strategy", "XYZ"], "choose one of AVG, AVG_BY_CIRCLE"),
+        ([*GOOD, "--all", "--strategy", "XYZ"], "choose one of AVG, AVG_BY_CIRCLE"),
         ([*GOOD, "--strategy", "AVG_BY_CIRCEL"], "did you mean AVG_BY_CIRCLE?"),
         ([*EIGHT, "--executors", "a,b,a"], "member 'a' is listed twice"),
         ([*EIGHT, "--executors", "a,,b"], "write --executors one,two,three"),
@@ -378,6 +403,7 @@ def test_a_mistake_is_one_sentence_that_names_the_fix(
         "{",
         "[]",
         "7",
+        '{"result": {"m": [{"brokerName": "b", "queueId": -1, "topic": "T"}]}}',
         '{"result": 7}',
         '{"m": 7}',
         '{"m": [7]}',

@@ -188,6 +188,21 @@ def test_batches_are_of_the_size_asked_for(network: Network) -> None:
     assert rows(iter(batches)) == list(range(1000))
 
 
+def test_a_batch_that_is_held_stays_as_it_was(network: Network) -> None:
+    """Answers are joined in memory that the next batch uses again."""
+    network.servers[MASTER] = PullBroker(1000)
+    size = len(record(500))
+    network.at_once = 16 * size
+    columns = ["queueOffset", "body", "properties", "msgId"]
+    reading = reader(network, 0, 1000, columns=columns, batch_bytes=100 * size).batches()
+    held, copies = [], []
+    for batch in reading:
+        held.append(batch)
+        copies.append(batch.to_pylist())
+    assert len(held) > 3
+    assert [batch.to_pylist() for batch in held] == copies
+
+
 def test_pulls_are_in_flight_together_up_to_the_limit(network: Network) -> None:
     held: list[Frame] = []
     most: list[int] = []

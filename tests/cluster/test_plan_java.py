@@ -25,6 +25,12 @@ MEMBERS = ["10.0.0.9@1", "10.0.0.10@2", "10.0.0.11@30", "10.0.0.11@4"]
 QUICK = ["-Drocketmq.client.rebalance.waitInterval=1000", "-Xmx512m", "-XX:+UseSerialGC"]
 
 
+@pytest.fixture(scope="session")
+def client(local_client: Client) -> Client:
+    """Topics are made where the consumers and mqadmin are: in the cluster that is surely ours."""
+    return local_client
+
+
 def plan(*arguments: str) -> dict[str, Any]:
     done = CliRunner().invoke(
         commands, ["plan", "--json", *arguments], standalone_mode=False, catch_exceptions=False
