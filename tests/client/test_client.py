@@ -262,7 +262,7 @@ def test_a_refused_name_server_says_so() -> None:
 
 def test_reading_gives_up_after_three_timeouts(cluster: Cluster) -> None:
     cluster.refusal = answer(2, "busy")
-    with connect(cluster, timeout=0.1) as client, pytest.raises(BusyError):
+    with connect(cluster, timeout=0.5) as client, pytest.raises(BusyError):
         list(client.read(MessageQueue("T", "b-a", 0), 0, 5))
 
 

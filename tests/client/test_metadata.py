@@ -226,8 +226,8 @@ def test_a_broker_that_stays_busy_is_given_up_in_time(network: Network) -> None:
     network.servers["a:0"] = in_turn(answer(2, "busy"))
     began = time.monotonic()
     with pytest.raises(BusyError, match="cannot ask the offsets of T/b-a/0: a:0"):
-        metadata(network, timeout=0.4).offsets(QUEUE)
-    assert time.monotonic() - began < 2
+        metadata(network, timeout=1).offsets(QUEUE)
+    assert time.monotonic() - began < 20
 
 
 def test_a_broker_that_moved_is_found_again(network: Network) -> None:
@@ -257,7 +257,7 @@ def test_an_answer_without_its_field(network: Network) -> None:
 
 def test_a_queue_that_is_in_no_route(network: Network) -> None:
     with pytest.raises(UnavailableError, match="T/b-z/0 is not in the route"):
-        metadata(network, timeout=0.2).offsets(MessageQueue("T", "b-z", 0))
+        metadata(network, timeout=1).offsets(MessageQueue("T", "b-z", 0))
 
 
 def test_where_to_read_best_first() -> None:
@@ -319,7 +319,7 @@ def test_a_static_queue_that_moved(network: Network) -> None:
 def test_a_static_queue_nobody_serves(network: Network) -> None:
     network.servers["n:1"] = name_server({"T": static({"b-a": {0: 0}})})
     with pytest.raises(NotLeaderError, match="no broker serves"):
-        metadata(network, timeout=0.2).offsets(MessageQueue("T", "__syslo__global__", 1))
+        metadata(network, timeout=1).offsets(MessageQueue("T", "__syslo__global__", 1))
 
 
 # --- whole topics -----------------------------------------------------------------------------
@@ -392,7 +392,7 @@ def test_create_topic_returns_when_the_name_server_shows_it(network: Network) ->
 
 def test_create_topic_that_never_shows(network: Network) -> None:
     with pytest.raises(UnavailableError, match="cannot find topic new"):
-        metadata(network, timeout=0.3).create_topic("new", 2, 2)
+        metadata(network, timeout=1).create_topic("new", 2, 2)
 
 
 def test_create_topic_on_brokers_there_are_not(network: Network) -> None:

