@@ -241,6 +241,8 @@ def for_code(code: int, remark: str) -> type[BrokerError]:
         return AuthenticationError
     if code == 1 and "aclexception" in remark.lower():
         return NoPermissionError
+    if code == 1 and "support consumer to filter" in remark:
+        return BadExpressionError  # enablePropertyFilter is off
     return _BY_CODE.get(code, BrokerError)
 
 

@@ -14,7 +14,7 @@ from rocketmq_spark.client.metadata import Metadata
 from rocketmq_spark.client.outgoing import Message, SendResult
 from rocketmq_spark.client.pool import Pool
 from rocketmq_spark.client.pull import Filter, PullSettings, RangeReader
-from rocketmq_spark.client.send import Sender, SendSettings
+from rocketmq_spark.client.send import Sender, SendError, SendSettings
 from rocketmq_spark.client.transport import Tls, open_stream
 from rocketmq_spark.core.model import BrokerData, MessageQueue
 from rocketmq_spark.errors import UsageError
@@ -209,8 +209,12 @@ class Client:
         wired = [
             m if m.queue is None else replace(m, queue=self._wire_queue(m.queue)) for m in messages
         ]
-        results = self._sender.send(self._wire(topic), wired)
-        return [replace(r, queue=self._user_queue(r.queue)) for r in results]
+        try:
+            results = self._sender.send(self._wire(topic), wired)
+        except SendError as error:
+            error.results = self._user_results(error.results)
+            raise
+        return self._user_results(results)
 
     # --- groups -------------------------------------------------------------------------------
 
@@ -259,6 +263,9 @@ class Client:
         if not self._namespace:
             return queue
         return replace(queue, topic=names.unwrap(self._namespace, queue.topic))
+
+    def _user_results(self, results: Sequence[SendResult]) -> list[SendResult]:
+        return [replace(result, queue=self._user_queue(result.queue)) for result in results]
 
 
 def _tls_context(tls: bool | str | Tls) -> ssl.SSLContext | None:

@@ -2,7 +2,7 @@
 
 There is no reader thread: whoever waits for an answer reads the socket. So nothing runs in the
 background, a fork copies no thread, and a puller decodes while the kernel receives (docs/design.md
-has the figures). The price is that a request of the server is answered when the connection is next
+has the reasons). The price is that a request of the server is answered when the connection is next
 used, which the pool does before it hands one out.
 """
 
@@ -17,6 +17,8 @@ from rocketmq_spark.errors import NetworkError, ProtocolError, RequestTimeoutErr
 from rocketmq_spark.wire.frame import Frame
 from rocketmq_spark.wire.session import Answer, Command, Session
 
+GO_AWAY = 1500
+
 
 class Connection:
     """Requests out, answers in. After a failure it is `broken`, and all that waited has failed."""
@@ -24,7 +26,7 @@ class Connection:
     def __init__(self, address: str, stream: Stream, session: Session) -> None:
         self.address = address
         self.broken = False
-        self.last_used = time.monotonic()
+        self.draining = False  # the server has said GO_AWAY: new connections only
         self._stream = stream
         self._session = session
         self._early: list[Answer] = []
@@ -36,11 +38,10 @@ class Connection:
 
     def receive(self, deadline: float) -> list[Answer]:
         """At least one answer, in the order they came."""
-        while True:
-            if self._early:
-                answers, self._early = self._early, []
-                return answers
-            self._early = self._guarded(self._read_once, deadline)
+        while not self._early:
+            self._early = self._guarded(self._read_until, deadline)
+        answers, self._early = self._early, []
+        return answers
 
     def call(self, command: Command, deadline: float) -> Frame:
         """One request and its answer."""
@@ -49,14 +50,13 @@ class Connection:
         while True:
             for answer in self.receive(deadline):
                 if answer.token is token:
-                    self.last_used = time.monotonic()
-                    frame: Frame = answer.frame
-                    return frame
+                    return answer.frame
 
     @property
     def idle(self) -> bool:
         """Nothing is waiting, so another caller may have it."""
-        return not self.broken and not self._session.pending and not self._early
+        usable = not self.broken and not self.draining
+        return usable and not self._session.pending and not self._early
 
     def refresh(self) -> bool:
         """Answer what the server asked meanwhile; False when the connection has ended."""
@@ -71,21 +71,27 @@ class Connection:
         self.broken = True
         self._stream.close()
 
+    def _read_until(self, deadline: float) -> list[Answer]:
+        answers = self._read_once(deadline)
+        if not answers and time.monotonic() >= deadline:
+            # Bytes that trickle in, or the server's own requests, are no answer.
+            raise RequestTimeoutError(f"{self.address} did not answer in time")
+        return answers
+
     def _read_once(self, deadline: float) -> list[Answer]:
         count = self._stream.recv_into(self._session.writable(), deadline)
         answers = self._session.received(count)
         replies = self._session.replies()
         if replies:
             self._stream.send(replies, deadline)
+        if any(answer.frame.code == GO_AWAY for answer in answers):
+            self.draining = True
         return answers
 
     def _guarded(self, action: Any, *arguments: Any) -> Any:
         """What has failed once is never trusted again: its stream may be cut anywhere."""
         try:
             return action(*arguments)
-        except RequestTimeoutError:
-            self.close()
-            raise
         except ProtocolError as error:
             self.close()
             raise type(error)(f"{self.address}: {error}") from error

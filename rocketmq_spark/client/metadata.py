@@ -7,7 +7,6 @@ interchangeable: start anywhere, stay with one that answers, go on to the next w
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -52,8 +51,8 @@ class Metadata:
         self._pool = pool
         self._timeout = timeout
         self._route_seconds = route_seconds
-        self._lock = threading.Lock()
         self._current = random.randrange(len(self._servers))
+        # Read and written in single steps, so threads need no lock, and a fork finds none held.
         self._routes: dict[str, tuple[float, Route]] = {}
 
     # --- name servers -------------------------------------------------------------------------
@@ -65,9 +64,7 @@ class Metadata:
         first, count = self._current, len(self._servers)
         for tried in range(count):
             index = (first + tried) % count
-            # What is left of the time is shared among the servers left, so that one that
-            # swallows packets does not eat the others' turn.
-            share = time.monotonic() + (deadline - time.monotonic()) / (count - tried)
+            share = _share(deadline, count - tried)
             try:
                 frame = self._pool.ask(self._servers[index], command, what, share)
             except NetworkError as error:
@@ -84,21 +81,18 @@ class Metadata:
 
     def route(self, topic: str, deadline: float | None = None) -> Route:
         """Who stores `topic`: what we knew a moment ago, or asked anew."""
-        with self._lock:
-            asked_at, known = self._routes.get(topic, (0.0, None))
+        asked_at, known = self._routes.get(topic, (0.0, None))
         if known is not None and time.monotonic() - asked_at < self._route_seconds:
             return known
         frame = self.ask_name_server(
             commands.get_route(topic), f"cannot find topic {topic}", deadline
         )
         route = answers.route(topic, frame.body)
-        with self._lock:
-            self._routes[topic] = (time.monotonic(), route)
+        self._routes[topic] = (time.monotonic(), route)
         return route
 
     def forget_route(self, topic: str) -> None:
-        with self._lock:
-            self._routes.pop(topic, None)
+        self._routes.pop(topic, None)
 
     def brokers(self) -> list[BrokerData]:
         frame = self.ask_name_server(commands.get_cluster_info(), "cannot list the brokers")
@@ -109,9 +103,9 @@ class Metadata:
         what = "cannot list the topics"
         everything = answers.topic_list(self.ask_name_server(commands.get_all_topics(), what).body)
         own = answers.topic_list(self.ask_name_server(commands.get_system_topics(), what).body)
-        # Each broker and each cluster brings a topic of its own name.
+        # Each broker and each cluster brings a topic of its own name, and a cluster one more.
         for broker in self.brokers():
-            own |= {broker.broker_name, broker.cluster}
+            own |= {broker.broker_name, broker.cluster, f"{broker.cluster}_REPLY_TOPIC"}
         return everything, own & everything
 
     # --- brokers ------------------------------------------------------------------------------
@@ -129,15 +123,16 @@ class Metadata:
             route = self.route(queue.topic, deadline)
             name = route.serving_broker(queue)
             addresses = reading_addresses(route, queue)
-            for position, address in enumerate(addresses):
+            failures: list[RocketMQError] = []
+            for address in addresses:
+                share = _share(deadline, len(addresses) - len(failures))
                 try:
-                    return self._pool.ask(address, command(name), f"{what} {queue}", deadline)
-                except (NetworkError, TopicNotFoundError):
-                    # A slave learns of a young topic late, so its "no such topic" proves nothing
-                    # and is reported only when nobody is left to ask.
-                    if position == len(addresses) - 1:
-                        raise
-            raise AssertionError("reading_addresses is never empty")
+                    return self._pool.ask(address, command(name), f"{what} {queue}", share)
+                except (NetworkError, TopicNotFoundError) as error:
+                    failures.append(error)
+            # The first is the master's, if there is one. A slave learns of a young topic late, so
+            # its "no such topic" proves nothing while the master is only out of reach.
+            raise failures[0]
 
         return retry(attempt, deadline, lambda: self.forget_route(queue.topic))
 
@@ -299,6 +294,13 @@ class Metadata:
 
     def __repr__(self) -> str:
         return f"<Metadata {'; '.join(self._servers)} {len(self._routes)} routes>"
+
+
+def _share(deadline: float, left: int) -> float:
+    """The deadline of the next of `left` servers to try: one that swallows packets does not eat
+    the others' turn."""
+    now = time.monotonic()
+    return now + (deadline - now) / left
 
 
 def reading_addresses(route: Route, queue: MessageQueue, prefer: int = 0) -> list[str]:

@@ -28,12 +28,7 @@ _SYSTEM_GROUPS = {"DEFAULT_CONSUMER", "DEFAULT_PRODUCER", "TOOLS_CONSUMER", "SCH
 
 def is_system(name: str) -> bool:
     """RocketMQ's own, as far as the name alone tells."""
-    return (
-        name in _SYSTEM_TOPICS
-        or name in _SYSTEM_GROUPS
-        or name.startswith(_SYSTEM_PREFIXES)
-        or name.endswith("_REPLY_TOPIC")
-    )
+    return name in _SYSTEM_TOPICS or name in _SYSTEM_GROUPS or name.startswith(_SYSTEM_PREFIXES)
 
 
 def is_derived(topic: str) -> bool:

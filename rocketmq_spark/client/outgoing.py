@@ -32,6 +32,9 @@ from rocketmq_spark.wire.message import (
 
 # Brokers refuse more (MessageStoreConfig.maxMessageSize); it counts a batch as one body.
 MAX_MESSAGE = 4 * 1024 * 1024
+# MessageConst's properties that hold a message back; a broker does not look for them in a batch.
+_DELAY, _DELIVER_AT = "DELAY", "TIMER_DELIVER_MS"
+_DELAYS = frozenset({_DELAY, _DELIVER_AT, "TIMER_DELAY_SEC", "TIMER_DELAY_MS"})
 # Beyond it a batch gains nothing, and a broker holds it in memory as a whole.
 _FULL_BATCH = 512 * 1024
 
@@ -56,11 +59,15 @@ class Message:
 
     @property
     def payload(self) -> bytes:
-        return self.body.encode() if isinstance(self.body, str) else bytes(self.body)
+        try:
+            return self.body.encode() if isinstance(self.body, str) else bytes(self.body)
+        except UnicodeEncodeError as error:
+            raise UsageError(f"the body is not valid text: {error.reason}") from error
 
     @property
     def delayed(self) -> bool:
-        return self.delay_level > 0 or self.deliver_at is not None
+        given = self.delay_level > 0 or self.deliver_at is not None
+        return given or not _DELAYS.isdisjoint(self.properties)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +116,16 @@ def make_requests(
     requests: list[Request] = []
     for row, message in enumerate(messages):
         queue, fixed = _queue_for(message, queues, turn, row)
-        body, msg_id = message.payload, unique_id()
+        msg_id = unique_id()
         properties = _properties(message, msg_id)
-        if len(body) > max_message:
-            raise UsageError(
-                f"message {row} has a body of {len(body)} bytes; the broker takes at most "
-                f"{max_message}"
-            )
         try:
+            body = message.payload
+            if len(body) > max_message:
+                raise UsageError(
+                    f"its body of {len(body)} bytes is more than the {max_message} of a broker"
+                )
+            if not -(1 << 31) <= message.flag < 1 << 31:
+                raise UsageError(f"its flag {message.flag} is no 32-bit number")
             single = message.delayed or len(body) >= compress_above
             if single and body:
                 requests += _flushed(open_batches, queue, fixed)  # it must not overtake
@@ -214,9 +223,9 @@ def _properties(message: Message, msg_id: str) -> dict[str, str]:
     if message.tags:
         properties[TAGS] = message.tags
     if message.delay_level:
-        properties["DELAY"] = str(message.delay_level)
+        properties[_DELAY] = str(message.delay_level)
     if message.deliver_at is not None:
-        properties["TIMER_DELIVER_MS"] = str(message.deliver_at)
+        properties[_DELIVER_AT] = str(message.deliver_at)
     if message.sharding_key is not None:
         properties["__SHARDINGKEY"] = message.sharding_key
     properties[UNIQ_KEY] = msg_id

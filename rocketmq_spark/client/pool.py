@@ -12,13 +12,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rocketmq_spark.client.connection import Connection
+from rocketmq_spark.client.connection import GO_AWAY, Connection
 from rocketmq_spark.errors import ConnectionLostError, from_answer
 from rocketmq_spark.wire.frame import Frame
 from rocketmq_spark.wire.session import Command
 
 SUCCESS = 0
-GO_AWAY = 1500
 
 # Servers close a connection that has been silent for 120 s; half of it leaves no race.
 IDLE_SECONDS = 60.0
@@ -35,7 +34,7 @@ class Pool:
     def _start_over(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._idle: dict[str, list[Connection]] = {}
+        self._idle: dict[str, list[tuple[float, Connection]]] = {}  # with when it came back
 
     @contextmanager
     def connection(self, address: str, deadline: float) -> Iterator[Connection]:
@@ -76,13 +75,13 @@ class Pool:
         self._forked()
         with self._lock:
             gone = self._idle.pop(address, [])
-        for connection in gone:
+        for _, connection in gone:
             connection.close()
 
     def close(self) -> None:
         self._forked()
         with self._lock:
-            gone = [c for connections in self._idle.values() for c in connections]
+            gone = self._connections()
             self._idle.clear()
         for connection in gone:
             connection.close()
@@ -93,7 +92,7 @@ class Pool:
             with self._lock:
                 expired = self._pop_expired()
                 waiting = self._idle.get(address)
-                connection = waiting.pop() if waiting else None
+                connection = waiting.pop()[1] if waiting else None
             for old in expired:
                 old.close()
             if connection is None or connection.refresh():
@@ -102,23 +101,26 @@ class Pool:
 
     def _give_back(self, connection: Connection) -> None:
         self._forked()
-        connection.last_used = time.monotonic()
         with self._lock:
-            self._idle.setdefault(connection.address, []).append(connection)
+            kept = self._idle.setdefault(connection.address, [])
+            kept.append((time.monotonic(), connection))
 
     def _pop_expired(self) -> list[Connection]:
         assert self._lock.locked()
         oldest = time.monotonic() - self._idle_seconds
         expired = []
-        for address, connections in self._idle.items():
-            expired += [c for c in connections if c.last_used < oldest]
-            self._idle[address] = [c for c in connections if c.last_used >= oldest]
+        for kept in self._idle.values():
+            while kept and kept[0][0] < oldest:
+                expired.append(kept.pop(0)[1])
         return expired
+
+    def _connections(self) -> list[Connection]:
+        return [connection for kept in self._idle.values() for _, connection in kept]
 
     def _forked(self) -> None:
         # Not under the lock: at the fork another thread of the parent may have held it.
         if self._pid != os.getpid():
-            inherited = [c for connections in self._idle.values() for c in connections]
+            inherited = self._connections()
             self._start_over()
             for connection in inherited:
                 connection.close()  # this process's copy only; the parent's goes on

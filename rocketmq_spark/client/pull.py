@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 from rocketmq_spark.client.connection import Connection
@@ -27,7 +26,7 @@ from rocketmq_spark.errors import (
     from_answer,
 )
 from rocketmq_spark.wire import commands
-from rocketmq_spark.wire.answers import number
+from rocketmq_spark.wire.answers import first_offset, number
 from rocketmq_spark.wire.decode import Decoder
 from rocketmq_spark.wire.frame import Frame
 
@@ -111,25 +110,31 @@ class RangeReader:
         )
         self._prefer = MASTER_ID
         self._failures = 0  # since the last progress
+        self._failed: set[str] = set()  # addresses, since the last progress
         self._last_progress = time.monotonic()
 
     def batches(self) -> Iterator[Any]:
         """RecordBatches in offset order."""
+        if self._filter.subscription.kind == commands.SQL92:
+            what = f"cannot filter by {self._filter.subscription.expression!r} in"
+            self._metadata.ask_queue_broker(self._queue, self._check_filter, what)
         while not self._window.done:
+            address = ""
             try:
                 route = self._metadata.route(self._queue.topic)
-                addresses = reading_addresses(route, self._queue, self._prefer)
-                address = addresses[self._failures % len(addresses)]
+                address = self._choose(reading_addresses(route, self._queue, self._prefer))
                 broker_name = route.serving_broker(self._queue)
                 deadline = time.monotonic() + self._settings.timeout
                 with self._pool.connection(address, deadline) as connection:
                     yield from self._pump(connection, broker_name)
             except _TryAgainError as again:
-                self._recover(again.reason)
+                self._recover(again.reason, address)
             except RocketMQError as error:
+                if error.refresh_route:
+                    self._metadata.forget_route(self._queue.topic)
                 if not error.retriable:
                     raise
-                self._recover(error)
+                self._recover(error, address)
 
     def _pump(self, connection: Connection, broker_name: str) -> Iterator[Any]:
         """Ask, receive and hand on, until the range is done or another broker is to be asked."""
@@ -169,12 +174,16 @@ class RangeReader:
             self._filter.subscription,
         )
 
+    def _check_filter(self, _: str) -> Any:
+        group, topic = self._settings.group, self._queue.topic
+        return commands.check_filter(group, topic, self._filter.subscription)
+
     def _judge(self, ask: Ask, frame: Frame, address: str) -> None:
         """Take what an answer gives; raise what it means otherwise."""
         code, remark = frame.code, frame.remark
         if code == FOUND:
             after = number(frame, "nextBeginOffset")
-            delta = int(frame.ext.get("offsetDelta") or 0)
+            delta = number(frame, "offsetDelta") if frame.ext.get("offsetDelta") else 0
             if after <= ask.offset:
                 raise _TryAgainError(self._error(frame, address))
             self._window.answered(ask, after, frame.body, delta)
@@ -206,16 +215,15 @@ class RangeReader:
         raise error
 
     def _decode(self, pieces: list[Piece]) -> Iterator[Any]:
-        for delta, run in groupby(pieces, key=lambda piece: piece.delta):
-            same = list(run)
-            bodies = [piece.body for piece in same if piece.body]
+        for run in _runs(pieces):
+            bodies = [piece.body for piece in run if piece.body]
             if not bodies:
                 continue
             batch = self._decoder.decode(
                 bodies[0] if len(bodies) == 1 else b"".join(bodies),
-                start=same[0].offset,
-                end=min(same[-1].end, self._window.end),
-                offset_delta=delta,
+                start=run[0].offset,
+                end=min(run[-1].end, self._window.end),
+                offset_delta=run[0].delta,
                 tags=self._filter.tags,
             )
             if batch.num_rows:
@@ -223,13 +231,21 @@ class RangeReader:
 
     # --- patience -----------------------------------------------------------------------------
 
+    def _choose(self, addresses: list[str]) -> str:
+        """The best that has not failed since the last progress; when all have, from the start."""
+        if self._failed.issuperset(addresses):
+            self._failed.clear()
+        return next(address for address in addresses if address not in self._failed)
+
     def _progress(self) -> None:
         self._failures = 0
+        self._failed.clear()
         self._last_progress = time.monotonic()
 
-    def _recover(self, reason: RocketMQError) -> None:
+    def _recover(self, reason: RocketMQError, address: str) -> None:
         """Wait before the next try, or give up."""
         self._failures += 1
+        self._failed.add(address)
         pause = min(FIRST_PAUSE * 2 ** (self._failures - 1), LONGEST_PAUSE)
         if time.monotonic() + pause - self._last_progress > self._settings.patience:
             raise reason
@@ -269,3 +285,21 @@ class RangeReader:
             code=frame.code,
             remark=frame.remark,
         )
+
+
+def _runs(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    """Pieces that can be decoded as one: of one delta, and none with messages of its neighbour.
+
+    An inner batch is one record of many offsets, given whole to whoever asks for any of them; two
+    pieces that meet within it both hold it, and each is to give its own part only.
+    """
+    run: list[Piece] = []
+    for piece in pieces:
+        first = first_offset(piece.body)
+        overlaps = first is not None and first + piece.delta < piece.offset
+        if run and (overlaps or piece.delta != run[0].delta):
+            yield run
+            run = []
+        run.append(piece)
+    if run:
+        yield run

@@ -21,9 +21,9 @@ def retry(attempt: Callable[[], T], deadline: float, refresh: Callable[[], None]
         try:
             return attempt()
         except RocketMQError as error:
+            if error.refresh_route:
+                refresh()  # also before giving up: the next call is not to believe it either
             if not error.retriable or time.monotonic() + pause >= deadline:
                 raise
-            if error.refresh_route:
-                refresh()
         time.sleep(pause)
         pause = min(pause * 2, LONGEST_PAUSE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -17,6 +17,7 @@ from rocketmq_spark.errors import (
     BrokerError,
     NetworkError,
     NoPermissionError,
+    ProtocolError,
     RocketMQError,
     UnavailableError,
     from_answer,
@@ -65,10 +66,10 @@ class Sender:
         """One result a message, in their order; raises SendError when any is not stored."""
         if not messages:
             return []
-        queues = self._writable(self._metadata.route(topic), topic)
+        route = self._metadata.route(topic)
         requests = make_requests(
             messages,
-            queues,
+            _writable(route),
             self._turn,
             compress_above=self._settings.compress_above,
             compression=self._settings.compression,
@@ -76,12 +77,12 @@ class Sender:
         self._turn = (self._turn + len(messages)) % (1 << 30)
         results: dict[int, SendResult] = {}
         for attempt in range(self._settings.retries + 1):
-            failed = self._send_all(topic, requests, results)
-            if not failed:
+            requests = self._send_all(route, requests, results)
+            if not requests:
                 break
             if attempt < self._settings.retries:
-                self._metadata.forget_route(topic)
-                requests = self._elsewhere(topic, failed)
+                route = self._asked_anew(route)
+                requests = self._elsewhere(route, requests)
         ordered = [results[row] for row in range(len(messages))]
         lost = [result for result in ordered if not result.ok]
         if lost:
@@ -90,22 +91,18 @@ class Sender:
             )
         return ordered
 
-    def _writable(self, route: Route, topic: str) -> list[MessageQueue]:
-        queues = route.writable_queues()
-        if queues:
-            return queues
-        if route.queues and not any(q.writable for q in route.queues):
-            raise NoPermissionError(
-                f"cannot send to topic {topic}: its perm does not allow writing", code=16
-            )
-        raise UnavailableError(f"cannot send to topic {topic}: none of its brokers has a master")
-
-    def _elsewhere(self, topic: str, failed: list[Request]) -> list[Request]:
-        """The same requests, each to another broker than the one that failed, if one is left."""
+    def _asked_anew(self, route: Route) -> Route:
+        """The route as it is now; as it was, if nobody can tell or nothing could be written."""
+        self._metadata.forget_route(route.topic)
         try:
-            queues = self._writable(self._metadata.route(topic), topic)
+            newest = self._metadata.route(route.topic)
         except RocketMQError:
-            return failed
+            return route
+        return newest if newest.writable_queues() else route
+
+    def _elsewhere(self, route: Route, failed: list[Request]) -> list[Request]:
+        """The same requests, each to another broker than the one that failed, if one is left."""
+        queues = route.writable_queues()
         moved = []
         for request in failed:
             others = [q for q in queues if q.broker_name != request.queue.broker_name] or queues
@@ -115,10 +112,9 @@ class Sender:
         return moved
 
     def _send_all(
-        self, topic: str, requests: list[Request], results: dict[int, SendResult]
+        self, route: Route, requests: list[Request], results: dict[int, SendResult]
     ) -> list[Request]:
         """Send everything once; the requests that failed in a way worth another try."""
-        route = self._metadata.route(topic)
         by_broker: dict[str, list[Request]] = defaultdict(list)
         for request in requests:
             by_broker[route.serving_broker(request.queue)].append(request)
@@ -132,6 +128,54 @@ class Sender:
             return one(next(iter(by_broker)))
         with ThreadPoolExecutor(len(by_broker)) as executor:
             return [request for failed in executor.map(one, by_broker) for request in failed]
+
+
+def _writable(route: Route) -> list[MessageQueue]:
+    queues = route.writable_queues()
+    if queues:
+        return queues
+    what = f"cannot send to topic {route.topic}"
+    if route.queues and not any(q.writable for q in route.queues):
+        raise NoPermissionError(f"{what}: its perm does not allow writing", code=16)
+    raise UnavailableError(f"{what}: none of its brokers has a master")
+
+
+class _Line:
+    """Requests in their order. Of a fixed queue the next one comes up only when the one before is
+    stored, as a broker works in parallel; the others need not wait."""
+
+    def __init__(self, requests: Iterable[Request]) -> None:
+        self._ready: deque[Request] = deque()
+        self._behind: dict[MessageQueue, deque[Request]] = {}
+        for request in requests:
+            if request.fixed and request.queue in self._behind:
+                self._behind[request.queue].append(request)
+                continue
+            if request.fixed:
+                self._behind[request.queue] = deque()
+            self._ready.append(request)
+
+    def next(self, most: int) -> list[Request]:
+        return [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
+
+    def settled(self, request: Request) -> None:
+        """`request` is stored, or never will be: who is behind it comes up."""
+        behind = self._behind.get(request.queue) if request.fixed else None
+        if behind:
+            self._ready.append(behind.popleft())
+
+    def with_followers(self, request: Request) -> list[Request]:
+        """`request` and those that may not overtake it, which leave the line."""
+        behind = self._behind.get(request.queue) if request.fixed else None
+        followers = list(behind or ())
+        if behind:
+            behind.clear()
+        return [request, *followers]
+
+    def rest(self, flying: Iterable[Request]) -> list[Request]:
+        """All that is left, `flying` first; nothing overtakes what it stood behind."""
+        waiting, self._ready = self._ready, deque()
+        return [r for first in (*flying, *waiting) for r in self.with_followers(first)]
 
 
 class _Lane:
@@ -149,46 +193,30 @@ class _Lane:
         if self._address is None:
             gone = UnavailableError(f"broker {self._broker_name} has no master now")
             return self._failed(requests, gone, results)
-        waiting = deque(requests)
+        line = _Line(requests)
         flying: dict[int, Request] = {}
-        busy: set[MessageQueue] = set()  # queues with an ordered request on its way
         again: list[Request] = []
         try:
-            deadline = self._deadline()
-            with self._pool.connection(self._address, deadline) as connection:
-                while waiting or flying:
-                    chosen = self._choose(waiting, flying, busy)
-                    connection.submit([(self._command(r), r) for r in chosen], self._deadline())
+            with self._pool.connection(self._address, self._deadline()) as connection:
+                while True:
+                    chosen = line.next(self._settings.in_flight - len(flying))
+                    flying.update((id(request), request) for request in chosen)
+                    if not flying:
+                        return again
+                    if chosen:
+                        connection.submit([(self._command(r), r) for r in chosen], self._deadline())
                     for answer in connection.receive(self._deadline()):
                         request: Request = answer.token
-                        del flying[id(request)]
-                        if request.fixed:
-                            busy.discard(request.queue)
                         error = self._record(request, answer.frame, results)
+                        del flying[id(request)]
                         if error is not None and error.retriable:
-                            again.append(request)
-        except NetworkError as error:
+                            again += self._failed(line.with_followers(request), error, results)
+                        else:
+                            line.settled(request)
+        except (NetworkError, ProtocolError) as error:
             # Those in flight may have been stored: sending them again can duplicate, not lose.
-            return again + self._failed([*flying.values(), *waiting], error, results)
-        return again
-
-    def _choose(
-        self, waiting: deque[Request], flying: dict[int, Request], busy: set[MessageQueue]
-    ) -> list[Request]:
-        """What to send now. Of an ordered queue one at a time, as a broker works in parallel."""
-        chosen = []
-        for _ in range(len(waiting)):
-            if len(flying) >= self._settings.in_flight:
-                break
-            request = waiting.popleft()
-            if request.fixed and request.queue in busy:
-                waiting.append(request)
-                continue
-            if request.fixed:
-                busy.add(request.queue)
-            flying[id(request)] = request
-            chosen.append(request)
-        return chosen
+            rest = self._failed(line.rest(flying.values()), error, results)
+            return again + rest if error.retriable else again
 
     def _command(self, request: Request) -> Command:
         header = commands.SendHeader(

@@ -37,7 +37,8 @@ class Tls:
             if not self.verify:
                 context.verify_mode = ssl.CERT_NONE
             if self.cert:
-                context.load_cert_chain(self.cert, self.key or None)
+                # Without a password OpenSSL would stop and ask for one on the terminal.
+                context.load_cert_chain(self.cert, self.key or None, password="")
         except (OSError, ssl.SSLError) as error:
             files = ", ".join(f for f in (self.ca, self.cert, self.key) if f)
             raise UsageError(f"cannot load the TLS files {files}: {error}") from error
@@ -75,7 +76,7 @@ def open_stream(address: str, deadline: float, tls: ssl.SSLContext | None = None
             f"no connection to {address} within the timeout: the host does not answer; "
             "check the address, the network and any firewall"
         ) from error
-    except (OSError, UnicodeError) as error:
+    except (OSError, ValueError) as error:  # ValueError: no host name could be like that
         reason = getattr(error, "strerror", None) or str(error)
         raise ConnectError(
             f"no connection to {address}: {reason}; check the address and that the server runs"

@@ -90,7 +90,10 @@ class Window:
         found = []
         while self._flying < self._room():
             if self._holes:
-                ask = Ask(*heappop(self._holes))
+                offset, count = heappop(self._holes)
+                ask = Ask(offset, min(count, self._largest_step))
+                if ask.count < count:
+                    heappush(self._holes, (ask.end, count - ask.count))
             elif self._frontier < self.end:
                 ask = Ask(self._frontier, min(self._next_count(), self.end - self._frontier))
                 self._frontier = ask.end
@@ -162,6 +165,11 @@ class Window:
             piece = self._ready.pop(last)
             self._ready_bytes -= len(piece.body)
             heappush(self._holes, (piece.offset, piece.end - piece.offset))
+
+    @property
+    def ready_bytes(self) -> int:
+        """Bytes received and not yet taken."""
+        return self._ready_bytes
 
     @property
     def takable(self) -> int:

@@ -76,6 +76,11 @@ class LocalCluster:
             raise UsageError(f"replication={replication!r} is neither 'async' nor 'sync'.")
         if tls not in (True, False, "require-client"):
             raise UsageError(f"tls={tls!r} is none of True, False and 'require-client'.")
+        if acl and slaves and files.is_4(version):
+            raise UsageError(
+                f"RocketMQ {version}'s slaves do not sign what they ask of their master, so they "
+                "learn of no topic under ACL: leave out acl or slaves, or use version='5.5.0'."
+            )
         self.version = version
         self._account = security.account(acl, version)
         self._plan = Plan(version, slaves, replication == "sync", self._account, config or {})

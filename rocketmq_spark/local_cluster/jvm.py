@@ -18,13 +18,17 @@ _QUICK = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 _FLAGS = {
     NAME_SERVER: ["-Xms64m", "-Xmx256m", *_QUICK],
     ADMIN: ["-Xmx256m", *_QUICK],
-    # Benchmarks run against brokers, so both compilers. The two ratios are not settings in 4.9.
+    # Benchmarks run against brokers, so both compilers. The two ratios are not settings in 4.9,
+    # which also reaches into Java's own classes when it deletes a file it has mapped.
     BROKER: [
         "-Xms256m",
         "-Xmx1g",
         "-XX:+UseParallelGC",
         "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.98",
         "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.97",
+        "--add-opens=java.base/java.nio=ALL-UNNAMED",
+        "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+        "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
     ],
 }
 
@@ -47,22 +51,21 @@ class Launcher:
     tls: Tls | None
 
     def command(self, main: str, *args: str) -> list[str]:
-        log = f"-Drmq.logback.configurationFile={self.home / 'conf' / _LOG[main]}"
-        return [*self._common(), log, *_FLAGS[main], "-cp", self.classpath, main, *args]
+        return [*self._common(main), *_FLAGS[main], "-cp", self.classpath, main, *args]
 
     def program(
         self, source: Path, args: Sequence[str], jvm_args: Sequence[str], name_server: str
     ) -> list[str]:
         """A program in a single source file, which Java compiles as it starts it."""
         where = f"-Drocketmq.namesrv.addr={name_server}"
-        return [*self._common(), where, *jvm_args, "-cp", self.classpath, str(source), *args]
+        return [*self._common(ADMIN), where, *jvm_args, "-cp", self.classpath, str(source), *args]
 
     def env(self) -> dict[str, str]:
         # A name server named in the user's environment is not ours.
         env = {k: v for k, v in os.environ.items() if k != "NAMESRV_ADDR"}
         return {**env, "ROCKETMQ_HOME": str(self.home)}
 
-    def _common(self) -> list[str]:
+    def _common(self, logs_like: str) -> list[str]:
         flags = [
             str(self.java),
             "-Xshare:auto",
@@ -71,6 +74,7 @@ class Launcher:
             f"-Duser.home={self.scratch}",
             f"-Djava.io.tmpdir={self.scratch}",
             f"-Drocketmq.home.dir={self.home}",
+            f"-Drmq.logback.configurationFile={self.home / 'conf' / _LOG[logs_like]}",
         ]
         # Left to itself, every server makes a certificate when it starts, for a second or two.
         return flags + (self.tls.jvm_flags() if self.tls else ["-Dtls.server.mode=disabled"])

@@ -18,7 +18,7 @@ _SHOWN_LINES = 20
 def run_admin(command: Sequence[str], env: Mapping[str, str], args: Sequence[str]) -> str:
     done = run(command, env, timeout=120.0, what=f"mqadmin {' '.join(args)}")
     said = done.stdout + done.stderr
-    refused = args[:1] != ["help"] and _REFUSED.search(said)
+    refused = "help" not in args[:1] and _REFUSED.search(said)
     if done.returncode != 0 or refused or _TRACE.search(said):
         raise ClusterError(f"mqadmin {' '.join(args)} failed:\n{shorten(said)}")
     return done.stdout

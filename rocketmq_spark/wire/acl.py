@@ -13,7 +13,7 @@ from rocketmq_spark.wire.frame import Buffer
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """An account. Neither key nor token ever shows in a repr."""
+    """An account. Neither the secret key nor the token ever shows in a repr."""
 
     access_key: str
     secret_key: str = field(repr=False)

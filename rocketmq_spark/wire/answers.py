@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from typing import Any
 
 from rocketmq_spark.core.model import BrokerData, MessageQueue, QueueData, Route, StaticOwner
 from rocketmq_spark.errors import ResponseError
-from rocketmq_spark.wire.frame import Frame
+from rocketmq_spark.wire.frame import Buffer, Frame
 from rocketmq_spark.wire.loose_json import loads
 
 # A static topic's queues belong to a broker that does not exist, named after their scope
@@ -15,6 +16,11 @@ from rocketmq_spark.wire.loose_json import loads
 _STATIC_PREFIX = "__syslo__"
 _STATIC_NOBODY = "__syslo__none__"
 _GLOBAL_SCOPE = "__global__"
+
+_LONG = struct.Struct(">q")
+
+# What reading fields out of JSON that has another shape than it should can raise.
+_MISSHAPEN = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 
 
 def number(frame: Frame, name: str) -> int:
@@ -27,6 +33,12 @@ def number(frame: Frame, name: str) -> int:
             f"the answer's field {name} is {text!r}, not a number; "
             f"it has the fields {', '.join(sorted(frame.ext)) or 'none'}"
         ) from error
+
+
+def first_offset(body: Buffer) -> int | None:
+    """The queue offset stored in the first record of a pull's body."""
+    # TOTALSIZE MAGICCODE BODYCRC QUEUEID FLAG are before it.
+    return int(_LONG.unpack_from(body, 20)[0]) if len(body) >= 28 else None
 
 
 def route(topic: str, body: Any) -> Route:
@@ -43,7 +55,7 @@ def route(topic: str, body: Any) -> Route:
         )
         brokers = [_broker(b) for b in data.get("brokerDatas") or ()]
         owners = _static_owners(topic, data.get("topicQueueMappingByBroker") or {})
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except _MISSHAPEN as error:
         raise ResponseError(
             f"the route of topic {topic} lacks or garbles a field: {error!r}"
         ) from error
@@ -58,20 +70,18 @@ def cluster_brokers(body: Any) -> list[BrokerData]:
             (_broker(b) for b in (data.get("brokerAddrTable") or {}).values()),
             key=lambda b: b.broker_name,
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except _MISSHAPEN as error:
         raise ResponseError(
             f"the cluster information lacks or garbles a field: {error!r}"
         ) from error
 
 
 def topic_list(body: Any) -> set[str]:
-    data = _object(body, "the topic list")
-    return {str(topic) for topic in data.get("topicList") or ()}
+    return set(_names(body, "topicList", "the topic list"))
 
 
 def consumer_ids(body: Any) -> list[str]:
-    data = _object(body, "the consumer list")
-    return sorted(str(member) for member in data.get("consumerIdList") or ())
+    return sorted(_names(body, "consumerIdList", "the consumer list"))
 
 
 def topic_stats(body: Any) -> dict[MessageQueue, tuple[int, int]]:
@@ -83,7 +93,7 @@ def topic_stats(body: Any) -> dict[MessageQueue, tuple[int, int]]:
             names = dict(key)
             queue = MessageQueue(names["topic"], names["brokerName"], int(names["queueId"]))
             found[queue] = (int(stats["minOffset"]), int(stats["maxOffset"]))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except _MISSHAPEN as error:
         raise ResponseError(f"the topic statistics lack or garble a field: {error!r}") from error
     return found
 
@@ -93,6 +103,13 @@ def _object(body: Any, what: str) -> Mapping[Any, Any]:
     if not isinstance(value, dict):
         raise ResponseError(f"{what} should be a JSON object, not {type(value).__name__}")
     return value
+
+
+def _names(body: Any, field: str, what: str) -> list[str]:
+    found = _object(body, what).get(field) or []
+    if not isinstance(found, list):
+        raise ResponseError(f"{what} has no array {field} but {type(found).__name__}")
+    return [str(name) for name in found]
 
 
 def _broker(data: Mapping[str, Any]) -> BrokerData:

@@ -121,6 +121,22 @@ def pull(
     return Command(11, ext)
 
 
+def check_filter(group: str, topic: str, subscription: Subscription) -> Command:
+    """CHECK_CLIENT_CONFIG: whether the broker can compile a filter. A pull does not tell: brokers
+    take an expression that will not compile for one that everything matches."""
+    body = {
+        "clientId": group,
+        "group": group,
+        "subscriptionData": {
+            "topic": topic,
+            "subString": subscription.expression,
+            "expressionType": subscription.kind,
+            "subVersion": subscription.version,
+        },
+    }
+    return Command(46, {}, json.dumps(body).encode())
+
+
 # --- sending ----------------------------------------------------------------------------------
 
 

@@ -8,7 +8,9 @@ bytes would unfold into more than memory holds.
 
 from __future__ import annotations
 
+import struct
 import zlib
+from typing import Any
 
 from rocketmq_spark.errors import BodyError, UsageError
 
@@ -18,6 +20,12 @@ COMPRESSION_MASK = 0x700
 ZLIB, LZ4, ZSTD = "zlib", "lz4", "zstd"
 SYS_FLAGS = {LZ4: 0x100, ZSTD: 0x200, ZLIB: 0x300}
 _KINDS = {0: ZLIB, **{bits: kind for kind, bits in SYS_FLAGS.items()}}
+
+# The start of every lz4 frame that Java writes: independent blocks of up to 4 MiB. pyarrow's own
+# frames link their blocks, and Java's reader takes none of those.
+_LZ4_START = bytes.fromhex("04224d18607073")
+_LZ4_BLOCK = 4 << 20
+_LZ4_STORED = 1 << 31  # in a block's length: not compressed
 
 # Brokers store at most 4 MiB by default and can be set to more; no honest body comes near this.
 MAX_BODY = 512 << 20
@@ -31,9 +39,22 @@ def compress(kind: str, data: bytes, level: int = 5) -> bytes:
         raise UsageError(f"unknown compression {kind!r}: one of {', '.join(sorted(SYS_FLAGS))}")
     import pyarrow as pa
 
-    codec = pa.Codec(kind, compression_level=level if kind == ZSTD else None)
-    packed: bytes = codec.compress(data, asbytes=True)
+    if kind == LZ4:
+        return _lz4_frame(pa.Codec("lz4_raw"), data)
+    packed: bytes = pa.Codec(kind, compression_level=level).compress(data, asbytes=True)
     return packed
+
+
+def _lz4_frame(codec: Any, data: bytes) -> bytes:
+    parts = [_LZ4_START]
+    for start in range(0, len(data), _LZ4_BLOCK):
+        block = data[start : start + _LZ4_BLOCK]
+        packed = codec.compress(block, asbytes=True)
+        if len(packed) < len(block):
+            parts += (struct.pack("<I", len(packed)), packed)
+        else:
+            parts += (struct.pack("<I", len(block) | _LZ4_STORED), block)
+    return b"".join([*parts, bytes(4)])
 
 
 def decompress(

@@ -35,7 +35,8 @@ def loads(raw: bytes | bytearray | memoryview, what: str = "the answer") -> Any:
         if _skip(text, end) != len(text):
             raise ValueError(f"unexpected text at {end}")
         return value
-    except (ValueError, IndexError) as error:
+    except (ValueError, IndexError, TypeError) as error:
+        # IndexError is text that ends too early; TypeError is a key that holds an array.
         raise ResponseError(f"{what} is not readable JSON ({error}): {text[:80]!r}") from error
 
 
@@ -46,8 +47,6 @@ def _skip(text: str, at: int) -> int:
 
 
 def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
-    if depth > _DEEPEST:
-        raise ValueError(f"more than {_DEEPEST} levels deep")
     if text[at] == "{":
         return _object(text, at, depth)
     if text[at] == "[":
@@ -56,7 +55,13 @@ def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
     return value, end
 
 
+def _check(depth: int) -> None:
+    if depth > _DEEPEST:
+        raise ValueError(f"more than {_DEEPEST} levels deep")
+
+
 def _object(text: str, at: int, depth: int) -> tuple[dict[Any, Any], int]:
+    _check(depth)
     found: dict[Any, Any] = {}
     at = _skip(text, at + 1)
     while text[at] != "}":
@@ -71,6 +76,7 @@ def _object(text: str, at: int, depth: int) -> tuple[dict[Any, Any], int]:
 
 
 def _array(text: str, at: int, depth: int) -> tuple[list[Any], int]:
+    _check(depth)
     found = []
     at = _skip(text, at + 1)
     while text[at] != "]":

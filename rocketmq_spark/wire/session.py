@@ -87,11 +87,6 @@ class Session:
         """Tokens of requests without an answer, oldest first."""
         return list(self._pending.values())
 
-    @property
-    def oldest(self) -> Any:
-        """The token that has waited longest; None when nothing is in flight."""
-        return next(iter(self._pending.values()), None)
-
     def _refuse(self, frame: Frame) -> None:
         if not frame.is_oneway:
             remark = f"request code {frame.code} is not supported by this client"

@@ -57,7 +57,7 @@ class Ceiling:
             if asks:
                 self._socket.sendall(b"".join([self._request(queue, *ask, flying) for ask in asks]))
                 asks = []
-            if not flying:
+            if not flying and not at:
                 return messages
             filled = kept + self._socket.recv_into(view[kept:])
             if filled == kept:

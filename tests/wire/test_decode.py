@@ -40,6 +40,8 @@ QUICK = settings(
 
 MICROS = 2**63 // 1000
 
+GOOD = StoredMessage(topic="T", queue_offset=7, body=b"hello", properties={"k": "v"})
+
 
 def decoder(columns: list[str] | None = None, consumer_id: str = "10.0.0.7@3#0") -> Decoder:
     return Decoder(columns, topic="orders", broker_name="b-a", queue_id=9, consumer_id=consumer_id)
@@ -252,13 +254,28 @@ def test_broken_bytes_read_the_same_or_are_refused_by_both(
         assert fast == (None if plain is None else [wrapped(row) for row in plain])
 
 
+def test_each_byte_broken_and_every_truncation() -> None:
+    item = BatchItem(b"b", {"k": "v"})
+    whole = (
+        encode_message(replace(GOOD, sys_flag=UNWRAP, body=encode_batch([item])))
+        # A topic of -2 bytes would find its properties' length, 0x00FE, within this record.
+        + encode_message(replace(GOOD, body=b"hello\x00", properties={"k": "v" * 260}))
+        + encode_message(GOOD, magic=MAGIC_V2)
+    )
+    for position in range(len(whole)):
+        if whole[position - 20 : position] == b"v" * 20:
+            continue
+        for value in (0x00, 0x01, 0x02, 0x7F, 0x80, 0xFE, 0xFF):
+            raw = bytearray(whole)
+            raw[position] = value
+            assert outcome(vectorised, raw) == outcome(plainly, raw), (position, value)
+        assert outcome(vectorised, whole[:position]) == outcome(plainly, whole[:position])
+
+
 @settings(QUICK, max_examples=100)
 @given(st.binary(max_size=300))
 def test_garbage_is_refused(raw: bytes) -> None:
     assert outcome(vectorised, raw) == outcome(plainly, raw)
-
-
-GOOD = StoredMessage(topic="T", queue_offset=7, body=b"hello", properties={"k": "v"})
 
 
 # --- by example -------------------------------------------------------------------------------

@@ -1,0 +1,129 @@
+"""Exceptions: the code table, the words, the flags, and pickling as Spark does it."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+
+import pytest
+
+from rocketmq_spark import errors
+from rocketmq_spark.client.outgoing import SendResult
+from rocketmq_spark.client.send import SendError
+from rocketmq_spark.core.model import MessageQueue
+from rocketmq_spark.errors import BrokerError, NetworkError, RocketMQError, for_code, from_answer
+
+CLASSES = [
+    kind
+    for _, kind in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(kind, RocketMQError)
+]
+
+
+def flags(kind: type[RocketMQError]) -> str:
+    return "retry " * kind.retriable + "refresh" * kind.refresh_route
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "decision"),
+    [
+        (1, "ServerFaultError", "retry "),
+        (2, "BusyError", "retry "),
+        (3, "UnsupportedRequestError", ""),
+        (10, "NotStoredSafelyError", "retry "),
+        (11, "NotStoredSafelyError", "retry "),
+        (12, "NotStoredSafelyError", "retry "),
+        (13, "IllegalMessageError", ""),
+        (14, "UnavailableError", "retry refresh"),
+        (15, "UnsupportedRequestError", ""),
+        (16, "NoPermissionError", ""),
+        (17, "TopicNotFoundError", "refresh"),
+        (21, "OffsetOutOfRangeError", ""),
+        (22, "OffsetNotFoundError", ""),
+        (23, "BadExpressionError", ""),
+        (26, "GroupNotFoundError", ""),
+        (29, "BadParameterError", ""),
+        (215, "BusyError", "retry "),
+        (501, "NotLeaderError", "retry refresh"),
+        (1500, "GoAwayError", "retry refresh"),
+        (604, "BrokerError", ""),
+        (-1000, "BrokerError", ""),
+    ],
+)
+def test_the_class_and_the_decision_of_a_code(code: int, name: str, decision: str) -> None:
+    kind = for_code(code, "")
+    assert (kind.__name__, flags(kind)) == (name, decision)
+
+
+@pytest.mark.parametrize(
+    ("code", "remark", "name"),
+    [
+        (16, "check signature failed", "AuthenticationError"),
+        (16, "User:ghost is not found", "AuthenticationError"),
+        (16, "authentication failed", "AuthenticationError"),
+        (16, "has no permission, no matched policies", "NoPermissionError"),
+        (1, "AclException: check signature failed for accessKey=ak", "AuthenticationError"),
+        (1, "org.apache.rocketmq.acl.common.AclException: no", "NoPermissionError"),
+        (1, "java.lang.NullPointerException", "ServerFaultError"),
+        (2, "signature", "BusyError"),
+    ],
+)
+def test_accounts_are_told_apart_by_the_words(code: int, remark: str, name: str) -> None:
+    assert for_code(code, remark).__name__ == name
+
+
+def test_an_answer_says_what_where_why_and_what_to_do() -> None:
+    remark = "check signature failed.\nsee https://example.org\n  at java.lang.Thread"
+    error = from_answer(16, remark, "cannot read T/b/0", "10.0.0.1:10911")
+    assert str(error) == (
+        "cannot read T/b/0: 10.0.0.1:10911 answered code 16: check signature failed. "
+        "Check the access key and the secret key."
+    )
+    assert (error.code, error.remark) == (16, remark)
+
+
+def test_an_answer_without_words() -> None:
+    assert str(from_answer(604, " ", "cannot", "h:1")) == "cannot: h:1 answered code 604."
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_every_exception_survives_pickling(kind: type[RocketMQError]) -> None:
+    error = kind("what, where, why")
+    if isinstance(error, BrokerError):
+        error = type(error)("what, where, why", code=99, remark="Java's words")
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is kind
+    assert str(copy) == "what, where, why"
+    assert vars(copy) == vars(error)
+
+
+def test_a_send_error_survives_pickling_with_its_results() -> None:
+    queue = MessageQueue("T", "b", 0)
+    error = SendError(
+        "1 of 2",
+        [
+            SendResult("SEND_OK", "id1", queue, 5),
+            SendResult("FAILED", "id2", queue, error=from_answer(2, "busy", "w", "h:1")),
+        ],
+    )
+    copy = pickle.loads(pickle.dumps(error))
+    assert (type(copy), str(copy)) == (SendError, "1 of 2")
+    assert [r.status for r in copy.results] == ["SEND_OK", "FAILED"]
+    assert copy.results[0] == error.results[0]
+    assert copy.results[1].error.code == 2
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_every_exception_explains_itself(kind: type[RocketMQError]) -> None:
+    assert kind.__doc__
+    assert kind.__name__.endswith("Error")
+
+
+def test_all_network_trouble_but_bad_tls_may_pass() -> None:
+    for kind in CLASSES:
+        if issubclass(kind, NetworkError):
+            assert kind.retriable == (kind is not errors.TlsError)
+
+
+def test_a_usage_error_is_a_value_error() -> None:
+    assert issubclass(errors.UsageError, ValueError)

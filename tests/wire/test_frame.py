@@ -1,0 +1,265 @@
+"""Frames: the bytes Java writes, cut anywhere, and anything else refused with our own error."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rocketmq_spark.errors import FrameError, FrameTooLargeError
+from rocketmq_spark.wire.frame import (
+    BINARY_HEADER,
+    JSON_HEADER,
+    ONEWAY_FLAG,
+    RESPONSE_FLAG,
+    Buffer,
+    Frame,
+    FrameBuffer,
+    decode,
+    encode,
+)
+
+QUICK = settings(derandomize=True, deadline=None, max_examples=100)
+
+# From the 5.4.0 jars (PROTOCOL section j).
+GOLDEN = bytes.fromhex(
+    "00000035"  # length of what follows
+    "01" + "00002f"  # binary header, of 47 bytes
+    "000b"  # code 11
+    "03"  # PYTHON
+    "01ed"  # version 493
+    "00000007"  # opaque
+    "00000000"  # flag
+    "00000000"  # no remark
+    "0000001a"  # 26 bytes of fields
+    "0007" + b"queueId".hex() + "00000001" + b"0".hex() + "0005" + b"topic".hex() + "00000001"
+    "54"
+    "7879"  # body
+)
+GOLDEN_FRAME = Frame(11, 7, 0, {"queueId": "0", "topic": "T"}, body=b"xy")
+
+
+def feed(buffer: FrameBuffer, data: Buffer, at_once: int | None = None) -> list[Frame]:
+    """What `buffer` makes of `data` when the network gives at most `at_once` bytes at a time."""
+    frames: list[Frame] = []
+    view = memoryview(data)
+    while len(view):
+        room = buffer.writable()
+        assert len(room) > 0
+        count = min(len(view), len(room), at_once or len(view))
+        room[:count] = view[:count]
+        frames += buffer.received(count)
+        view = view[count:]
+    return frames
+
+
+def contents(frame: Frame) -> tuple[object, ...]:
+    return (
+        frame.code,
+        frame.opaque,
+        frame.flag,
+        dict(frame.ext),
+        frame.remark,
+        bytes(frame.body),
+        frame.version,
+    )
+
+
+def same(left: Iterable[Frame], right: Iterable[Frame]) -> bool:
+    return [contents(f) for f in left] == [contents(f) for f in right]
+
+
+SAMPLES = [
+    GOLDEN_FRAME,
+    Frame(0, 1, RESPONSE_FLAG, {"nextBeginOffset": "32"}, "FOUND", bytes(range(256)) * 300),
+    Frame(17, -5, RESPONSE_FLAG, {}, "没有这个主题", b"", 409),
+    Frame(40, 2_000_000_000, ONEWAY_FLAG, {"consumerGroup": "g"}),
+]
+
+
+def test_golden_bytes_of_java() -> None:
+    assert encode(GOLDEN_FRAME, BINARY_HEADER) == GOLDEN
+    [frame] = feed(FrameBuffer(), GOLDEN)
+    assert contents(frame) == contents(GOLDEN_FRAME)
+
+
+def test_json_header_has_javas_members() -> None:
+    raw = encode(Frame(11, 7, 0, {"topic": "T"}, body=b"xy"))
+    length, word = struct.unpack_from(">II", raw)
+    assert length == len(raw) - 4
+    assert word >> 24 == JSON_HEADER
+    assert json.loads(raw[8 : 8 + word]) == {
+        "code": 11,
+        "language": "PYTHON",
+        "version": 493,
+        "opaque": 7,
+        "flag": 0,
+        "extFields": {"topic": "T"},
+    }
+    assert raw[8 + word :] == b"xy"
+
+
+@pytest.mark.parametrize("kind", [JSON_HEADER, BINARY_HEADER])
+@pytest.mark.parametrize("at_once", [None, 1, 7, 1000], ids=["whole", "bytes", "sevens", "1000"])
+def test_frames_come_out_however_the_stream_is_cut(kind: int, at_once: int | None) -> None:
+    stream = b"".join(encode(frame, kind) for frame in SAMPLES)
+    assert same(feed(FrameBuffer(), stream, at_once), SAMPLES)
+
+
+@pytest.mark.parametrize("kind", [JSON_HEADER, BINARY_HEADER])
+def test_trailing_bytes_wait_for_the_rest(kind: int) -> None:
+    first, second = encode(SAMPLES[0], kind), encode(SAMPLES[1], kind)
+    for cut in (1, 3, 4, 5, 8, len(second) - 1):
+        buffer = FrameBuffer()
+        assert same(feed(buffer, first + second[:cut]), SAMPLES[:1])
+        assert same(feed(buffer, second[cut:]), SAMPLES[1:2])
+
+
+def test_bodies_stay_whole_while_the_buffer_moves_on() -> None:
+    buffer = FrameBuffer()
+    sent = [Frame(0, n, RESPONSE_FLAG, body=bytes([n]) * (n * 997)) for n in range(200)]
+    stream = b"".join(map(encode, sent))
+    assert same(feed(buffer, stream, at_once=50_000), sent)
+
+
+def test_a_body_larger_than_every_buffer() -> None:
+    frame = Frame(0, 1, RESPONSE_FLAG, body=b"0123456789" * 500_000)
+    assert same(feed(FrameBuffer(), encode(frame)), [frame])
+
+
+def test_an_empty_value_is_left_out_of_a_binary_header() -> None:
+    # The server would read null, and its signature check would fail.
+    [frame] = feed(FrameBuffer(), encode(Frame(1, 1, ext={"a": "", "b": "x"}), BINARY_HEADER))
+    assert frame.ext == {"b": "x"}
+
+
+def test_json_values_that_are_no_text_become_text() -> None:
+    header = b'{"code":0,"opaque":3,"flag":1,"extFields":{"offset":12,"none":null},"remark":null}'
+    frame = decode(memoryview(struct.pack(">I", len(header)) + header))
+    assert frame.ext == {"offset": "12", "none": ""}
+    assert frame.remark == ""
+    assert frame.version == 0
+
+
+def with_header(kind: int, header: bytes, body: bytes = b"") -> bytes:
+    size = 4 + len(header) + len(body)
+    return struct.pack(">II", size, kind << 24 | len(header)) + header + body
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (struct.pack(">I", 0), "too short"),
+        (struct.pack(">I", 3) + b"abc", "too short"),
+        (struct.pack(">II", 8, 0x00000FFF) + b"abcd", "4095"),
+        (with_header(2, b"{}"), "header kind 2"),
+        (with_header(JSON_HEADER, b"GET / HTTP"), "GET / HTTP"),
+        (with_header(JSON_HEADER, b'{"opaque":1}'), "code"),
+        (with_header(JSON_HEADER, b'{"code":"1","opaque":1}'), "whole numbers"),
+        (with_header(JSON_HEADER, b'{"code":1,"opaque":1,"extFields":[1]}'), "extFields"),
+        (with_header(JSON_HEADER, b"[]"), "cannot be read"),
+        (with_header(JSON_HEADER, b"[" * 100_000), "cannot be read"),
+        (with_header(JSON_HEADER, b"\xff\xfe\xfd"), "cannot be read"),
+        (with_header(BINARY_HEADER, b"\x00\x0b\x03"), "binary header"),
+        (with_header(BINARY_HEADER, b"\x00" * 13 + struct.pack(">i", -1)), "-1 bytes"),
+        (with_header(BINARY_HEADER, b"\x00" * 13 + struct.pack(">i", 9) + b"abc"), "9 bytes"),
+        (with_header(BINARY_HEADER, b"\x00" * 17 + struct.pack(">ih", 2, 1)), "1 bytes"),
+        (with_header(BINARY_HEADER, b"\x00" * 13 + struct.pack(">i", 1) + b"\xff"), "binary"),
+    ],
+)
+def test_garbage_is_a_frame_error_that_says_what(raw: bytes, says: str) -> None:
+    with pytest.raises(FrameError, match=says):
+        feed(FrameBuffer(), raw)
+
+
+@pytest.mark.parametrize("greeting", [b"HTTP/1.1 400 ", b"SSH-2.0-", b"\x15\x03\x03\x00\x02\x02"])
+def test_other_protocols_are_refused_by_their_first_bytes(greeting: bytes) -> None:
+    with pytest.raises(FrameTooLargeError, match="does not speak RocketMQ"):
+        feed(FrameBuffer(), greeting)
+
+
+def test_an_oversized_frame_is_refused_before_it_is_received() -> None:
+    buffer = FrameBuffer(max_frame=100)
+    assert feed(buffer, encode(Frame(1))) != []
+    with pytest.raises(FrameTooLargeError, match="101 bytes is announced, more than the 100"):
+        feed(buffer, struct.pack(">I", 101))
+
+
+def test_repr_shows_names_and_sizes_but_no_values() -> None:
+    frame = Frame(11, 7, 0, {"SecurityToken": "hush", "Signature": "sig"}, body=b"secret")
+    text = repr(frame)
+    assert text == "<request code=11 opaque=7 ext=['SecurityToken', 'Signature'] body=6 bytes>"
+    assert repr(Frame(0, 1, RESPONSE_FLAG)).startswith("<response code=0")
+
+
+names = st.text(min_size=1, max_size=8)
+frames = st.builds(
+    Frame,
+    code=st.integers(0, 32767),
+    opaque=st.integers(-(2**31), 2**31 - 1),
+    flag=st.integers(0, 3),
+    ext=st.dictionaries(names, names, max_size=4),
+    remark=st.text(max_size=10),
+    body=st.binary(max_size=50),
+    version=st.integers(0, 32767),
+)
+
+
+@QUICK
+@given(st.lists(st.tuples(frames, st.sampled_from([0, 1])), max_size=5), st.integers(1, 100))
+def test_any_frames_in_any_cuts(sent: list[tuple[Frame, int]], at_once: int) -> None:
+    stream = b"".join(encode(frame, kind) for frame, kind in sent)
+    assert same(feed(FrameBuffer(), stream, at_once), [frame for frame, _ in sent])
+
+
+@QUICK
+@given(st.binary(max_size=60))
+def test_any_bytes_are_frames_or_a_frame_error(raw: bytes) -> None:
+    try:
+        feed(FrameBuffer(max_frame=1000), raw)
+    except FrameError as error:
+        assert str(error)
+
+
+@QUICK
+@given(
+    st.sampled_from([0, 1]),
+    st.one_of(
+        st.binary(max_size=40),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(
+                    st.sampled_from(["code", "opaque", "flag", "extFields", "remark", "version"]),
+                    inner,
+                )
+            ),
+        ).map(lambda value: json.dumps(value).encode()),
+    ),
+)
+def test_any_header_is_a_frame_or_a_frame_error(kind: int, header: bytes) -> None:
+    try:
+        [frame] = feed(FrameBuffer(), with_header(kind, header))
+    except FrameError as error:
+        assert str(error)
+    else:
+        assert all(isinstance(value, str) for value in frame.ext.values())
+        assert repr(frame)
+
+
+@QUICK
+@given(frames, st.sampled_from([0, 1]), st.data())
+def test_a_flipped_byte_is_another_frame_or_a_frame_error(
+    frame: Frame, kind: int, data: st.DataObject
+) -> None:
+    raw = bytearray(encode(frame, kind))
+    raw[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
+    try:
+        feed(FrameBuffer(max_frame=1 << 16), raw)
+    except FrameError as error:
+        assert str(error)

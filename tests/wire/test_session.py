@@ -1,0 +1,131 @@
+"""One conversation: answers find their askers, and the server's own questions get an answer."""
+
+from __future__ import annotations
+
+from rocketmq_spark.wire.acl import Credentials
+from rocketmq_spark.wire.frame import ONEWAY_FLAG, RESPONSE_FLAG, Frame, FrameBuffer, encode
+from rocketmq_spark.wire.session import Answer, Command, Session
+from tests.wire.test_frame import feed, same
+
+
+def sent(data: bytes) -> Frame:
+    """The one request in `data`."""
+    [frame] = feed(FrameBuffer(), data)
+    return frame
+
+
+def receive(session: Session, data: bytes) -> list[Answer]:
+    answers: list[Answer] = []
+    while data:
+        room = session.writable()
+        count = min(len(room), len(data))
+        room[:count] = data[:count]
+        answers += session.received(count)
+        data = data[count:]
+    return answers
+
+
+def respond(request: Frame, code: int = 0, body: bytes = b"") -> bytes:
+    return encode(Frame(code, request.opaque, RESPONSE_FLAG, body=body))
+
+
+def test_a_request_on_the_wire() -> None:
+    request = sent(Session().request(Command(11, {"topic": "T"}, b"body")))
+    assert (request.code, request.flag, request.ext, bytes(request.body)) == (
+        11,
+        0,
+        {"topic": "T"},
+        b"body",
+    )
+
+
+def test_answers_come_in_any_order() -> None:
+    session = Session()
+    requests = [sent(session.request(Command(11, {}), token)) for token in "abc"]
+    assert len({request.opaque for request in requests}) == 3
+    assert session.pending == ["a", "b", "c"]
+    late, early, last = requests[0], requests[2], requests[1]
+    answers = receive(session, respond(early, body=b"C") + respond(late, body=b"A"))
+    assert [(a.token, bytes(a.frame.body)) for a in answers] == [("c", b"C"), ("a", b"A")]
+    assert session.pending == ["b"]
+    assert [a.token for a in receive(session, respond(last))] == ["b"]
+    assert session.pending == []
+
+
+def test_an_answer_in_pieces() -> None:
+    session = Session()
+    data = respond(sent(session.request(Command(11, {}), "t")), body=b"x" * 100)
+    pieces = [receive(session, data[at : at + 1]) for at in range(len(data))]
+    assert [len(piece) for piece in pieces] == [0] * (len(data) - 1) + [1]
+
+
+def test_an_answer_nobody_waits_for_is_dropped() -> None:
+    session = Session()
+    request = sent(session.request(Command(11, {}), "t"))
+    stray = Frame(0, request.opaque + 100, RESPONSE_FLAG)
+    assert receive(session, encode(stray)) == []
+    assert session.pending == ["t"]
+    assert [a.token for a in receive(session, respond(request) * 2)] == ["t"]  # and a second copy
+    assert session.replies() == b""
+
+
+def test_the_servers_question_is_answered_once_and_politely() -> None:
+    session = Session()
+    assert receive(session, encode(Frame(307, 9, 0, {"consumerGroup": "g"}))) == []
+    refusal = sent(session.replies())
+    assert (refusal.code, refusal.opaque, refusal.flag) == (3, 9, RESPONSE_FLAG)
+    assert "307" in refusal.remark
+    assert session.replies() == b""
+
+
+def test_a_oneway_question_gets_no_answer() -> None:
+    session = Session()
+    assert receive(session, encode(Frame(40, 9, ONEWAY_FLAG, {"consumerGroup": "g"}))) == []
+    assert session.replies() == b""
+
+
+def test_the_two_directions_number_apart() -> None:
+    session = Session()
+    request = sent(session.request(Command(11, {}), "ours"))
+    theirs = Frame(221, request.opaque)  # the same number, but a question
+    assert receive(session, encode(theirs)) == []
+    assert session.pending == ["ours"]
+    assert sent(session.replies()).opaque == request.opaque
+    assert [a.token for a in receive(session, respond(request))] == ["ours"]
+
+
+def test_requests_are_signed_over_everything_they_carry() -> None:
+    account = Credentials("ak", "sk12345678")
+    session = Session(account, namespace="shop")
+    request = sent(session.request(Command(11, {"topic": "T"}, b"body")))
+    expected = account.sign({"topic": "T", "nsd": "true", "ns": "shop"}, b"body")
+    assert request.ext == expected
+    assert request.ext["Signature"] != account.sign({"topic": "T"}, b"body")["Signature"]
+
+
+def test_without_account_and_namespace_nothing_is_added() -> None:
+    assert sent(Session().request(Command(206, {}))).ext == {}
+
+
+def test_the_command_is_left_as_it_was() -> None:
+    ext = {"topic": "T"}
+    session = Session(Credentials("ak", "sk"), namespace="shop")
+    session.request(Command(11, ext))
+    assert ext == {"topic": "T"}
+
+
+def test_a_frame_may_end_one_answer_and_begin_the_next() -> None:
+    session = Session()
+    requests = [sent(session.request(Command(11, {}), token)) for token in "ab"]
+    data = b"".join(respond(r, body=b"z" * 40_000) for r in requests)
+    answers = receive(session, data)
+    assert same(
+        [a.frame for a in answers],
+        [Frame(0, r.opaque, RESPONSE_FLAG, body=b"z" * 40_000) for r in requests],
+    )
+
+
+def test_repr_says_how_much_is_in_flight_and_nothing_else() -> None:
+    session = Session(Credentials("ak", "hush", "token"))
+    session.request(Command(11, {}), "t")
+    assert repr(session) == "<Session 1 in flight>"
