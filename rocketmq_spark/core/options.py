@@ -1,0 +1,385 @@
+"""The source's options: each declared once, with its name, parser, default, kinds and meaning.
+
+The fields of `SourceOptions` are the table. Checking a user's options, the README's table and the
+`repr` all come from it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rocketmq_spark.core import parse
+from rocketmq_spark.core.allocate import STRATEGIES
+from rocketmq_spark.errors import UsageError
+
+STREAM = "stream"
+BATCH = "batch"
+BOTH = f"{STREAM}, {BATCH}"
+
+
+@dataclass(frozen=True)
+class Declared:
+    """One row of the table."""
+
+    field: str
+    name: str
+    parser: Callable[[str], Any]
+    default: str
+    kinds: str
+    meaning: str
+    section: str
+    secret: bool
+
+
+def option(
+    name: str,
+    parser: Callable[[str], Any],
+    default: str,
+    meaning: str,
+    kinds: str = BOTH,
+    *,
+    secret: bool = False,
+) -> Any:
+    """A field that is an option. `default` is text as a user would write it; '' means none."""
+    value = parser(default) if default else None
+    row = {
+        "name": name,
+        "parser": parser,
+        "default": default,
+        "kinds": kinds,
+        "meaning": meaning,
+        "secret": secret,
+    }
+    # A default may be a list of names or a mapping; frozen values need no factory.
+    return dataclasses.field(default=value, repr=False, metadata=row)
+
+
+@dataclass(frozen=True, repr=False)
+class SourceOptions:
+    # Where
+    name_server: str = option(
+        "nameServer", parse.text, "", "Required. `host:port`, several separated by `;`."
+    )
+    topic: tuple[str, ...] | None = option(
+        "topic", parse.names, "", "A topic, or several separated by commas."
+    )
+    topic_pattern: re.Pattern[str] | None = option(
+        "topicPattern",
+        parse.pattern,
+        "",
+        "A regular expression for whole topic names; new topics are found while the query runs.",
+    )
+    assign: dict[str, Any] | None = option(
+        "assign",
+        parse.json_object,
+        "",
+        'Only these queues: `{"topic":{"broker-a":[0,1]}}`.',
+    )
+    namespace: str | None = option(
+        "namespace", parse.text, "", "RocketMQ 4's namespace: wrapped around topics and groups."
+    )
+    namespace_v2: str | None = option(
+        "namespaceV2", parse.text, "", "RocketMQ 5's namespace: sent with each request."
+    )
+    wait_for_topic: float = option(
+        "waitForTopic", parse.duration, "0s", "How long to wait for a topic that does not exist."
+    )
+    # What
+    sub_expression: str = option(
+        "subExpression", parse.text, "*", "Only these tags: `TagA || TagB`. The broker filters."
+    )
+    sql_expression: str | None = option(
+        "sqlExpression",
+        parse.text,
+        "",
+        "Only what this SQL92 expression selects: `price > 10`. The broker filters.",
+    )
+    # From, to
+    starting_offsets: str | None = option(
+        "startingOffsets",
+        parse.text,
+        "",
+        "`earliest`, `latest`, `group` (where `consumerGroup` is), or JSON "
+        '`{"topic":{"broker-a":{"0":17}}}` with -2 for earliest and -1 for latest. '
+        "Default: `latest` for a stream, `earliest` for a batch. A query that has a checkpoint "
+        "goes on from there.",
+    )
+    starting_timestamp: int | None = option(
+        "startingTimestamp",
+        parse.whole(0),
+        "",
+        "Start at the first message stored at or after this time (epoch milliseconds).",
+    )
+    starting_offsets_by_timestamp: dict[str, Any] | None = option(
+        "startingOffsetsByTimestamp",
+        parse.json_object,
+        "",
+        'The same for single queues: `{"topic":{"broker-a":{"0":1700000000000}}}`.',
+    )
+    ending_offsets: str | None = option(
+        "endingOffsets", parse.text, "", "`latest` (the default), or JSON as above.", BATCH
+    )
+    ending_timestamp: int | None = option(
+        "endingTimestamp",
+        parse.whole(0),
+        "",
+        "End before the first message stored at or after this time.",
+        BATCH,
+    )
+    ending_offsets_by_timestamp: dict[str, Any] | None = option(
+        "endingOffsetsByTimestamp", parse.json_object, "", "The same for single queues.", BATCH
+    )
+    # How much
+    max_offsets_per_trigger: int | None = option(
+        "maxOffsetsPerTrigger",
+        parse.whole(1),
+        "",
+        "At most so many messages a batch, shared over the queues by what each has. "
+        "Spark 4.2 and later.",
+        STREAM,
+    )
+    max_bytes_per_trigger: int | None = option(
+        "maxBytesPerTrigger",
+        parse.size,
+        "",
+        "About so many bytes a batch, by the size of the messages to come. Spark 4.2 and later.",
+        STREAM,
+    )
+    min_offsets_per_trigger: int | None = option(
+        "minOffsetsPerTrigger",
+        parse.whole(1),
+        "",
+        "Wait until there are so many messages, but not longer than `maxTriggerDelay`.",
+        STREAM,
+    )
+    max_trigger_delay: float = option(
+        "maxTriggerDelay", parse.duration, "15m", "See `minOffsetsPerTrigger`.", STREAM
+    )
+    max_timestamp_skew: float | None = option(
+        "maxTimestampSkew",
+        parse.duration,
+        "",
+        "No queue's batch runs ahead of the slowest queue by more than this time.",
+        STREAM,
+    )
+    min_partitions: int | None = option(
+        "minPartitions", parse.whole(1), "", "Split ranges until there are so many tasks."
+    )
+    max_records_per_partition: int | None = option(
+        "maxRecordsPerPartition", parse.whole(1), "", "Split what is longer than this."
+    )
+    discovery_interval: float = option(
+        "discoveryInterval",
+        parse.duration,
+        "30s",
+        "How often to look for new queues and topics.",
+        STREAM,
+    )
+    # Who
+    consumer_group: str = option(
+        "consumerGroup", parse.text, "rocketmq_spark_reader", "The group that brokers see."
+    )
+    commit_offsets: bool = option(
+        "commitOffsets",
+        parse.boolean,
+        "false",
+        "Also tell the brokers how far the query is, for dashboards. The checkpoint stays the "
+        "truth.",
+        STREAM,
+    )
+    executors: str = option(
+        "executors",
+        parse.text,
+        "auto",
+        "Who shares the queues: `auto` (the live executors, after `rocketmq_spark.register`; else "
+        "the driver machine's cores), a number of slots, or a comma list of ids `host@name`.",
+    )
+    message_model: str = option(
+        "messageModel",
+        parse.one_of("CLUSTERING", "BROADCASTING"),
+        "CLUSTERING",
+        "`BROADCASTING`: every member reads every message, told apart by `consumerId`.",
+    )
+    strategy: str = option(
+        "allocate.strategy",
+        parse.text,
+        "AVG",
+        f"How queues are shared: {', '.join(STRATEGIES)}.",
+    )
+    scope: str = option(
+        "allocate.scope",
+        parse.one_of("all", "topic"),
+        "all",
+        "`all`: the queues of all topics in one list; `topic`: each by itself, as RocketMQ does.",
+    )
+    hosts: tuple[str, ...] | None = option(
+        "allocate.hosts", parse.names, "", "FIXED: only members on these hosts read."
+    )
+    rooms: tuple[str, ...] | None = option(
+        "allocate.rooms", parse.names, "", "MACHINE_ROOM: only brokers named `room@...` of these."
+    )
+    config: dict[str, Any] | None = option(
+        "allocate.config",
+        parse.json_object,
+        "",
+        'CONFIG: `{"member":{"topic":{"broker-a":[0,1]}}}`.',
+    )
+    virtual_nodes: int | None = option(
+        "allocate.virtualNodes", parse.whole(1), "", "CONSISTENT_HASH: places on the ring; 10."
+    )
+    # Safety
+    fail_on_data_loss: bool = option(
+        "failOnDataLoss",
+        parse.boolean,
+        "true",
+        "`true`: fail when messages to be read are gone. `false`: go on with what there is, and "
+        "log what was passed over.",
+    )
+    access_key: str | None = option(
+        "accessKey",
+        parse.text,
+        "",
+        "The account. `env:NAME` or `file:PATH` is looked up on each machine.",
+        secret=True,
+    )
+    secret_key: str | None = option(
+        "secretKey", parse.text, "", "Its secret, likewise.", secret=True
+    )
+    security_token: str | None = option(
+        "securityToken", parse.text, "", "A temporary account's token, likewise.", secret=True
+    )
+    tls: bool = option("tls", parse.boolean, "false", "Speak TLS; implied by `tls.ca`.")
+    tls_ca: str | None = option("tls.ca", parse.text, "", "File of the authority to trust.")
+    tls_cert: str | None = option("tls.cert", parse.text, "", "File of our own certificate.")
+    tls_key: str | None = option("tls.key", parse.text, "", "File of its private key.")
+    tls_verify: bool = option(
+        "tls.verify", parse.boolean, "true", "`false` trusts any certificate: for tests only."
+    )
+    timeout: float = option("timeout", parse.duration, "5s", "For each request to a server.")
+    retries: int = option(
+        "retries",
+        parse.whole(0),
+        "3",
+        "How many timeouts long to go on trying when brokers do not answer.",
+    )
+    # Speed
+    pull_batch: int = option(
+        "pull.batch", parse.whole(1), "1024", "Most messages asked for at once; brokers give less."
+    )
+    pull_in_flight: int = option(
+        "pull.inFlight", parse.whole(1), "32", "Pulls on their way at once, for each task."
+    )
+    batch_bytes: int = option(
+        "batchBytes", parse.size, "8m", "Size of the Arrow batches handed to Spark."
+    )
+
+    def __repr__(self) -> str:
+        """Only what differs from the defaults; a secret is never shown."""
+        parts = []
+        for row in declared():
+            value = getattr(self, row.field)
+            if value != (row.parser(row.default) if row.default else None):
+                parts.append(f"{row.name}={'***' if row.secret else value!r}")
+        return f"SourceOptions({', '.join(parts)})"
+
+
+_SECTIONS = {
+    "name_server": "Where",
+    "sub_expression": "What",
+    "starting_offsets": "From, to",
+    "max_offsets_per_trigger": "How much",
+    "consumer_group": "Who",
+    "fail_on_data_loss": "Safety",
+    "pull_batch": "Speed",
+}
+
+
+def declared() -> Iterator[Declared]:
+    """The table, in order."""
+    section = ""
+    for field in dataclasses.fields(SourceOptions):
+        section = _SECTIONS.get(field.name, section)
+        yield Declared(field=field.name, section=section, **field.metadata)
+
+
+def read_options(given: Mapping[str, str], kind: str = "") -> SourceOptions:
+    """A user's options, checked one by one and together; for a STREAM, a BATCH, or either."""
+    known = {row.name.lower(): row for row in declared()}
+    values = {}
+    for name, text in given.items():
+        row = known.get(name.lower())
+        if row is None:
+            raise UsageError(_unknown(name, known))
+        if kind not in row.kinds:
+            other = STREAM if kind == BATCH else BATCH
+            raise UsageError(f"option {row.name} is for a {other} query; this is a {kind} query")
+        try:
+            values[row.field] = row.parser(text)
+        except ValueError as error:
+            shown = "***" if row.secret else repr(text)
+            raise UsageError(f"option {row.name} is {shown}: {error}") from error
+    options = SourceOptions(**values)
+    _check_together(options)
+    return options
+
+
+def _unknown(name: str, known: Mapping[str, Declared]) -> str:
+    near = difflib.get_close_matches(name.lower(), known, 1, 0.5)
+    hint = f"did you mean {known[near[0]].name}?" if near else "the README lists all options"
+    return f"unknown option {name!r}: {hint}"
+
+
+def _check_together(options: SourceOptions) -> None:
+    """What each option allows and two together do not."""
+    o = options
+    if not o.name_server:
+        raise UsageError("option nameServer is missing: write host:port")
+    _at_most_one(
+        "which topics to read",
+        {"topic": o.topic, "topicPattern": o.topic_pattern, "assign": o.assign},
+    )
+    if o.topic is None and o.topic_pattern is None and o.assign is None:
+        raise UsageError("nothing to read: set topic, topicPattern or assign")
+    _at_most_one(
+        "where to start",
+        {
+            "startingOffsets": o.starting_offsets,
+            "startingTimestamp": o.starting_timestamp,
+            "startingOffsetsByTimestamp": o.starting_offsets_by_timestamp,
+        },
+    )
+    _at_most_one(
+        "where to end",
+        {
+            "endingOffsets": o.ending_offsets,
+            "endingTimestamp": o.ending_timestamp,
+            "endingOffsetsByTimestamp": o.ending_offsets_by_timestamp,
+        },
+    )
+    if o.sql_expression is not None and o.sub_expression != "*":
+        raise UsageError("subExpression and sqlExpression both select messages: set only one")
+    if bool(o.access_key) != bool(o.secret_key):
+        missing = "secretKey" if o.access_key else "accessKey"
+        raise UsageError(f"an account needs accessKey and secretKey: {missing} is missing")
+    if o.security_token and not o.access_key:
+        raise UsageError("securityToken needs accessKey and secretKey too")
+    if o.tls_key and not o.tls_cert:
+        raise UsageError("tls.key needs tls.cert, the certificate it belongs to")
+    if o.max_offsets_per_trigger and (o.min_offsets_per_trigger or 0) > o.max_offsets_per_trigger:
+        raise UsageError(
+            f"minOffsetsPerTrigger ({o.min_offsets_per_trigger}) is more than "
+            f"maxOffsetsPerTrigger ({o.max_offsets_per_trigger})"
+        )
+    if o.timeout <= 0:
+        raise UsageError("option timeout must be more than 0")
+
+
+def _at_most_one(what: str, candidates: Mapping[str, object]) -> None:
+    given = [name for name, value in candidates.items() if value is not None]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} both say {what}: set only one")
