@@ -64,6 +64,7 @@ def test_the_class_and_the_decision_of_a_code(code: int, name: str, decision: st
         (16, "has no permission, no matched policies", "NoPermissionError"),
         (1, "AclException: check signature failed for accessKey=ak", "AuthenticationError"),
         (1, "org.apache.rocketmq.acl.common.AclException: no", "NoPermissionError"),
+        (1, "does not support consumer to filter message by SQL92", "BadExpressionError"),
         (1, "java.lang.NullPointerException", "ServerFaultError"),
         (2, "signature", "BusyError"),
     ],

@@ -8,6 +8,7 @@ read times out at once. `LoopbackServer` is the same behind a real socket.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import ssl
@@ -239,10 +240,8 @@ class LoopbackServer:
 
 
 def _hang_up(sock: socket.socket) -> None:
-    try:
+    with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass
     sock.close()
 
 

@@ -85,6 +85,18 @@ def test_a_pull_with_sql() -> None:
     assert chosen == {"subscription": "a > 1", "subVersion": "7", "expressionType": "SQL92"}
 
 
+def test_a_filter_is_shown_to_the_broker() -> None:
+    command = commands.check_filter("g", "T", Subscription("a > 1", SQL92, 7))
+    assert (command.code, command.ext) == (46, {})
+    data = json.loads(bytes(command.body))
+    assert data["subscriptionData"] == {
+        "topic": "T",
+        "subString": "a > 1",
+        "expressionType": "SQL92",
+        "subVersion": 7,
+    }
+
+
 def test_sends_use_the_short_names() -> None:
     header = SendHeader("pg", QUEUE, "b-x", 1700, "k\x01v\x02", sys_flag=0x301, flag=9)
     single, batch = commands.send(header, b"body"), commands.send_batch(header, b"items")

@@ -403,3 +403,25 @@ def test_more_than_arrow_can_count(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_printed() -> None:
     assert repr(decoder(["body", "keys"])) == "Decoder(orders/b-a/9: body, keys)"
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        # Separators take turns in all of these, and yet they are not what they seem.
+        [b"a\x01\x02"],
+        [b"\x01a\x02"],
+        [b"a\x01b\x02c\x01\x02", b"d\x01e\x02"],
+        [b"a\x01b", b"c\x02"],
+        [b"a\x01b", b"", b"\x02c\x01d\x02"],
+        [b"", b"a\x01b\x02", b""],
+        # Names that as numbers equal the ones looked for.
+        [b"\x00\x00\x00\x00KEYS\x01no\x02", b"KEYS\x01yes\x02"],
+        [b"UNIQ_KEY2\x01no\x02", b"UNIQ_KEY\x01yes\x02"],
+        # UTF-8 only if rows ran together.
+        [b"a\x01\xe4\xb8", b"\xad\x01b\x02"],
+    ],
+)
+def test_properties_that_look_regular(rows: list[bytes]) -> None:
+    raw = b"".join(encode_message(GOOD, properties=row) for row in rows)
+    assert vectorised(raw) == plainly(raw)

@@ -1,0 +1,651 @@
+"""Range reads: every answer a broker can give, broken connections, and each row exactly once."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from rocketmq_spark.client.metadata import Metadata
+from rocketmq_spark.client.pull import Filter, PullSettings, RangeReader
+from rocketmq_spark.core.model import MessageQueue
+from rocketmq_spark.errors import (
+    BadExpressionError,
+    BrokerError,
+    BusyError,
+    ConnectError,
+    ConnectionLostError,
+    GoAwayError,
+    MessageFormatError,
+    NoPermissionError,
+    NotLeaderError,
+    OffsetOutOfRangeError,
+    RequestTimeoutError,
+    ResponseError,
+    RocketMQError,
+    ServerFaultError,
+    TopicNotFoundError,
+)
+from rocketmq_spark.wire.acl import Credentials
+from rocketmq_spark.wire.commands import SQL92, Subscription
+from rocketmq_spark.wire.decode import Decoder
+from rocketmq_spark.wire.frame import Frame
+from rocketmq_spark.wire.message import (
+    UNWRAP,
+    BatchItem,
+    StoredMessage,
+    encode_batch,
+    encode_message,
+)
+from tests.client.scripted import (
+    CUT,
+    Handler,
+    Network,
+    Reply,
+    answer,
+    in_turn,
+    name_server,
+    route_body,
+    to_bytes,
+)
+
+QUEUE = MessageQueue("T", "b-a", 0)
+MASTER, SLAVE = "a:0", "a:1"
+
+
+def record(offset: int, tags: str = "") -> bytes:
+    properties = {"TAGS": tags} if tags else {}
+    return encode_message(
+        StoredMessage("T", 0, offset, offset * 100, body=b"m%d" % offset, properties=properties)
+    )
+
+
+class PullBroker:
+    """Has the messages [low, high) and gives at most `cap` of them at once."""
+
+    def __init__(self, high: int, low: int = 0, cap: int = 32, suggest: int = 0) -> None:
+        self.low, self.high, self.cap, self.suggest = low, high, cap, suggest
+        self.pulls: list[tuple[int, int]] = []
+
+    def __call__(self, request: Frame) -> Iterable[Reply]:
+        if request.code == 46:
+            yield answer()  # a filter that compiles
+            return
+        assert request.code == 11
+        offset, count = int(request.ext["queueOffset"]), int(request.ext["maxMsgNums"])
+        self.pulls.append((offset, count))
+        yield self.pull(offset, count)
+
+    def pull(self, offset: int, count: int) -> Frame:
+        if offset < self.low:
+            return self.say(21, "OFFSET_TOO_SMALL", self.low)
+        if offset > self.high:
+            return self.say(21, "OFFSET_OVERFLOW_BADLY", self.high)
+        if offset == self.high:
+            return self.say(19, "OFFSET_OVERFLOW_ONE", offset)
+        after = min(offset + min(count, self.cap), self.high)
+        return self.say(0, "FOUND", after, b"".join(map(record, range(offset, after))))
+
+    def say(self, code: int, remark: str, after: int, body: bytes = b"", **ext: Any) -> Frame:
+        return answer(
+            code,
+            remark,
+            body,
+            nextBeginOffset=after,
+            minOffset=self.low,
+            maxOffset=self.high,
+            suggestWhichBrokerId=self.suggest,
+            **ext,
+        )
+
+
+def sometimes(broker: Handler, *instead: Iterable[Reply] | None) -> Handler:
+    """The broker, but for its first answers; None lets it answer itself."""
+    left = list(instead)
+
+    def handle(request: Frame) -> Iterable[Reply]:
+        chosen = left.pop(0) if left and request.code != 46 else None
+        return broker(request) if chosen is None else chosen
+
+    return handle
+
+
+@pytest.fixture
+def network() -> Network:
+    network = Network()
+    network.servers["n:1"] = name_server({"T": route_body({"b-a": {0: MASTER, 1: SLAVE}})})
+    return network
+
+
+def reader(
+    network: Network,
+    start: int,
+    end: int,
+    selection: Filter | None = None,
+    columns: list[str] | None = None,
+    queue: MessageQueue = QUEUE,
+    **settings: Any,
+) -> RangeReader:
+    pool = network.pool()
+    decoder = Decoder(
+        columns or ["queueOffset"],
+        topic=queue.topic,
+        broker_name=queue.broker_name,
+        queue_id=queue.queue_id,
+    )
+    chosen = replace(PullSettings(timeout=2.0, patience=1.0), **settings)
+    facts = Metadata("n:1", pool, 2.0)
+    return RangeReader(facts, pool, queue, start, end, decoder, chosen, selection or Filter())
+
+
+def rows(batches: Iterator[Any]) -> list[int]:
+    return [offset for batch in batches for offset in batch.column(0).to_pylist()]
+
+
+def read(network: Network, start: int, end: int, **settings: Any) -> list[int]:
+    return rows(reader(network, start, end, **settings).batches())
+
+
+# --- plain reading ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cap", [1, 8, 32, 1024])
+@pytest.mark.parametrize(("start", "end"), [(0, 1000), (17, 18), (333, 700), (5, 5)])
+def test_a_range_is_read_whole_and_nothing_else(
+    network: Network, cap: int, start: int, end: int
+) -> None:
+    broker = network.servers[MASTER] = PullBroker(1000, cap=cap)
+    assert read(network, start, end) == list(range(start, end))
+    assert all(offset + count <= end for offset, count in broker.pulls)
+    assert SLAVE not in network.asked()
+
+
+def test_answers_that_trickle_in(network: Network) -> None:
+    network.servers[MASTER] = PullBroker(100)
+    network.at_once = 7
+    assert read(network, 0, 100) == list(range(100))
+
+
+def test_a_broker_that_gives_more_than_asked_for(network: Network) -> None:
+    class Generous(PullBroker):
+        def pull(self, offset: int, count: int) -> Frame:
+            return super().pull(offset, count + 10)
+
+    network.servers[MASTER] = Generous(1000)
+    assert read(network, 10, 200) == list(range(10, 200))
+
+
+def test_batches_are_of_the_size_asked_for(network: Network) -> None:
+    network.servers[MASTER] = PullBroker(1000)
+    size = len(record(500))
+    network.at_once = 16 * size  # or all answers would be there at the first look
+    batches = list(reader(network, 0, 1000, batch_bytes=100 * size).batches())
+    assert 6 <= len(batches) <= 10
+    assert rows(iter(batches)) == list(range(1000))
+
+
+def test_pulls_are_in_flight_together_up_to_the_limit(network: Network) -> None:
+    held: list[Frame] = []
+    most: list[int] = []
+    broker = PullBroker(10_000)
+
+    # Answers come in bundles and backwards, when no more requests come in.
+    def hold(request: Frame) -> Iterable[Reply]:
+        held.append(request)
+        expected = 4 if not most else 5
+        if len(held) < expected:
+            return
+        most.append(len(held))
+        for waiting in reversed(held):
+            [reply] = broker(waiting)
+            assert isinstance(reply, Frame)
+            yield to_bytes(reply, waiting)
+        held.clear()
+
+    network.servers[MASTER] = hold
+    # 4 before the size of an answer is known; 5 bundles of 5 after that.
+    assert read(network, 0, (4 + 25) * 32, in_flight=5, largest_pull=32) == list(range(29 * 32))
+    assert most == [4, 5, 5, 5, 5, 5]
+
+
+def test_the_reader_may_stop_in_the_middle(network: Network) -> None:
+    network.servers[MASTER] = PullBroker(100_000)
+    batches = reader(network, 0, 100_000, batch_bytes=1000).batches()
+    next(batches)
+    batches.close()  # type: ignore[attr-defined]
+    [stream] = [stream for address, stream in network.streams if address == MASTER]
+    assert stream.closed  # answers are still on their way to it
+
+
+def test_a_connection_with_nothing_left_on_it_is_kept(network: Network) -> None:
+    network.servers[MASTER] = PullBroker(100)
+    reading = reader(network, 0, 100)
+    rows(reading.batches())
+    [stream] = [stream for address, stream in network.streams if address == MASTER]
+    assert not stream.closed
+
+
+def test_a_pull_asks_for_what_it_should(network: Network) -> None:
+    network.servers[MASTER] = PullBroker(100)
+    read(network, 40, 50, group="readers")
+    [(_, request)] = network.requests(11)
+    expected = {"queueOffset": "40", "maxMsgNums": "10", "consumerGroup": "readers"}
+    assert {name: request.ext[name] for name in expected} == expected
+    assert (request.ext["bname"], request.ext["sysFlag"]) == ("b-a", "4")
+
+
+# --- every answer there is --------------------------------------------------------------------
+
+BROKER = PullBroker(100)
+NEXT_FILE = 60
+
+
+@pytest.mark.parametrize(
+    "instead",
+    [
+        BROKER.say(21, "OFFSET_RESET", 90),
+        answer(2, "[PCBUSY_CLEAN_QUEUE]"),
+        answer(215, "flow control"),
+        answer(1, "java.lang.NullPointerException"),
+        answer(14, "shutting down"),
+        answer(501, "not the leader"),
+        answer(1500, "go away"),
+        BROKER.say(19, "OFFSET_OVERFLOW_ONE", 0),  # a slave's lag, a log cut after a failover
+        BROKER.say(20, "OFFSET_TOO_SMALL", 0),  # a slave's way to say 21
+        BROKER.say(0, "FOUND", 0),  # a success that leads nowhere
+        BROKER.say(20, "NO_MATCHED_MESSAGE", 0),
+    ],
+    ids=lambda frame: f"{frame.code} {frame.remark[:20]}",
+)
+@pytest.mark.parametrize("first", [0, 2])
+def test_what_may_pass_is_asked_again(network: Network, instead: Frame, first: int) -> None:
+    broker = PullBroker(100)
+    calm: list[None] = [None] * first
+    network.servers[MASTER] = network.servers[SLAVE] = sometimes(broker, *calm, [instead])
+    assert read(network, 0, 100) == list(range(100))
+
+
+@pytest.mark.parametrize(
+    ("instead", "error", "says"),
+    [
+        (BROKER.say(21, "OFFSET_TOO_SMALL", 7), OffsetOutOfRangeError, "OFFSET_TOO_SMALL"),
+        (BROKER.say(21, "OFFSET_OVERFLOW_BADLY", 7), OffsetOutOfRangeError, r"a:0 has \[0, 100\)"),
+        (BROKER.say(21, "NO_MATCHED_LOGIC_QUEUE", 0), OffsetOutOfRangeError, "T/b-a/0"),
+        (BROKER.say(20, "MESSAGE_WAS_REMOVING", 50), OffsetOutOfRangeError, "expired"),
+        (answer(16, "no matched policies"), NoPermissionError, "cannot read T/b-a/0: a:0"),
+        (answer(16, "forbidden", forbiddenType=2), NoPermissionError, "forbidden"),
+        (answer(17, "topic[T] not exist"), TopicNotFoundError, "a:0 answered code 17"),
+        (answer(1, "AclException: no"), NoPermissionError, "AclException"),
+        (answer(23, "parse"), BadExpressionError, "enablePropertyFilter"),
+        (answer(24, "subscription"), BrokerError, "code 24"),
+        (answer(0, "FOUND", b""), ResponseError, "nextBeginOffset"),
+        (answer(0, "FOUND", b"", nextBeginOffset="x"), ResponseError, "nextBeginOffset"),
+        (BROKER.say(0, "FOUND", 5, offsetDelta="x"), ResponseError, "offsetDelta"),
+        (BROKER.say(0, "FOUND", 5, b"no message"), MessageFormatError, "T/b-a/0"),
+    ],
+    ids=lambda value: f"{value.code} {value.remark[:20]}" if isinstance(value, Frame) else None,
+)
+def test_what_will_not_pass_is_raised_at_once(
+    network: Network, instead: Frame, error: type[RocketMQError], says: str
+) -> None:
+    network.servers[MASTER] = in_turn(instead)
+    began = time.monotonic()
+    with pytest.raises(error, match=says) as caught:
+        read(network, 0, 5, patience=30.0)
+    assert type(caught.value) is error
+    assert time.monotonic() - began < 5
+    assert SLAVE not in network.asked()
+
+
+@pytest.mark.parametrize(
+    ("code", "remark"), [(19, "OFFSET_FOUND_NULL"), (20, "NO_MATCHED_MESSAGE")]
+)
+def test_a_hole_in_the_index_is_passed_over(network: Network, code: int, remark: str) -> None:
+    class Holey(PullBroker):
+        def pull(self, offset: int, count: int) -> Frame:
+            if 10 <= offset < NEXT_FILE:
+                return self.say(code, remark, NEXT_FILE)
+            return super().pull(offset, min(count, 10 - offset) if offset < 10 else count)
+
+    broker = network.servers[MASTER] = Holey(100)
+    assert read(network, 0, 100) == [*range(10), *range(NEXT_FILE, 100)]
+    assert len(broker.pulls) < 20
+
+
+def test_a_hole_to_beyond_the_end(network: Network) -> None:
+    network.servers[MASTER] = in_turn(BROKER.say(19, "OFFSET_FOUND_NULL", 1000))
+    assert read(network, 10, 50) == []
+
+
+def test_giving_up_raises_the_last_error(network: Network) -> None:
+    network.servers[MASTER] = sometimes(in_turn(answer(215, "second")), [answer(2, "first")])
+    network.servers["n:1"] = name_server({"T": route_body({"b-a": {0: MASTER}})})
+    began = time.monotonic()
+    with pytest.raises(BusyError, match="cannot read T/b-a/0: a:0 answered code 215: second"):
+        read(network, 0, 10, patience=0.5)
+    assert 0.2 < time.monotonic() - began < 3
+    assert 3 <= len(network.requests(11)) < 10  # with growing pauses, not in a rush
+
+
+@pytest.mark.parametrize(
+    ("instead", "error"),
+    [
+        (answer(1, "NullPointerException"), ServerFaultError),
+        (answer(501, "moved"), NotLeaderError),
+        (answer(1500, "draining"), GoAwayError),
+        (BROKER.say(19, "OFFSET_OVERFLOW_ONE", 0), OffsetOutOfRangeError),
+        ((), RequestTimeoutError),
+        (CUT, ConnectionLostError),
+    ],
+    ids=["1", "501", "1500", "19", "silence", "cut"],
+)
+def test_what_never_passes_is_given_up(
+    network: Network, instead: Any, error: type[RocketMQError]
+) -> None:
+    network.servers[MASTER] = network.servers[SLAVE] = in_turn(instead)
+    with pytest.raises(error) as caught:
+        read(network, 0, 10, patience=0.2)
+    assert type(caught.value) is error
+
+
+def test_beyond_the_end_of_the_queue_says_where_it_ends(network: Network) -> None:
+    network.servers[MASTER] = network.servers[SLAVE] = PullBroker(100)
+    with pytest.raises(OffsetOutOfRangeError, match=r"offset 100 of T/b-a/0 up to 120.* 100$"):
+        read(network, 90, 120, patience=0.2)
+
+
+def test_messages_that_arrive_while_waiting(network: Network) -> None:
+    # A slave lags, or the end was planned from another broker: what is not there yet may come.
+    broker = PullBroker(50)
+
+    def grow(request: Frame) -> Iterable[Reply]:
+        if len(broker.pulls) > 5:
+            broker.high = 100
+        return broker(request)
+
+    network.servers[MASTER] = network.servers[SLAVE] = grow
+    assert read(network, 0, 100, in_flight=1) == list(range(100))
+
+
+def test_patience_begins_anew_with_every_progress(network: Network) -> None:
+    broker = PullBroker(320)
+    rough: list[Iterable[Reply] | None] = [[answer(2)], None] * 10
+    network.servers[MASTER] = network.servers[SLAVE] = sometimes(broker, *rough)
+    assert read(network, 0, 320, in_flight=1, largest_pull=32, patience=0.15) == list(range(320))
+
+
+def test_after_go_away_another_connection_is_used(network: Network) -> None:
+    network.servers["n:1"] = name_server({"T": route_body({"b-a": {0: MASTER}})})
+    broker = PullBroker(10)
+    network.servers[MASTER] = sometimes(broker, [answer(1500)])
+    assert read(network, 0, 10) == list(range(10))
+    closed = [stream.closed for address, stream in network.streams if address == MASTER]
+    assert closed == [True, False]
+
+
+def test_no_such_topic_makes_the_route_forgotten(network: Network) -> None:
+    network.servers[MASTER] = in_turn(answer(17, "not exist"))
+    pool = network.pool()
+    facts = Metadata("n:1", pool, 2.0)
+    decoder = Decoder(["queueOffset"], topic="T", broker_name="b-a", queue_id=0)
+    for _ in range(2):
+        with pytest.raises(TopicNotFoundError):
+            rows(RangeReader(facts, pool, QUEUE, 0, 5, decoder, PullSettings(), Filter()).batches())
+    assert len(network.requests(105)) == 2
+
+
+# --- broken connections -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut_at", [0, 3, 50, 700])
+def test_a_connection_cut_in_mid_frame_loses_nothing_and_doubles_nothing(
+    network: Network, cut_at: int
+) -> None:
+    broker = PullBroker(400)
+    served: list[int] = []
+
+    def cutting(request: Frame) -> Iterable[Reply]:
+        served.append(1)
+        [reply] = broker(request)
+        if len(served) % 5 == 0 and len(served) < 50:
+            assert isinstance(reply, Frame)
+            yield to_bytes(reply, request)[:cut_at]
+            yield CUT
+        else:
+            yield reply
+
+    network.servers[MASTER] = network.servers[SLAVE] = cutting
+    assert read(network, 0, 400, patience=5.0) == list(range(400))
+    assert len(network.streams) > 3
+
+
+def test_answers_received_before_the_cut_are_used(network: Network) -> None:
+    broker = PullBroker(128)
+    network.servers[MASTER] = sometimes(broker, None, None, [CUT])
+    network.servers[SLAVE] = broker
+    assert read(network, 0, 128, largest_pull=32) == list(range(128))
+    assert broker.pulls.count((0, 32)) == 1
+
+
+def test_a_master_that_is_gone_is_read_on_from_the_slave(network: Network) -> None:
+    slave = network.servers[SLAVE] = PullBroker(100)
+    assert read(network, 0, 100) == list(range(100))
+    assert sum(min(count, 32) for _, count in slave.pulls) == 100
+
+
+def test_a_broker_that_is_gone_altogether(network: Network) -> None:
+    with pytest.raises(ConnectError):
+        read(network, 0, 100, patience=0.2)
+
+
+def test_a_broker_that_comes_back_elsewhere(network: Network) -> None:
+    routes = {"T": route_body({"b-a": {0: "old:0"}})}
+    network.servers["n:1"] = name_server(routes)
+    broker = PullBroker(200)
+
+    def leaving(request: Frame) -> Iterable[Reply]:
+        if len(broker.pulls) < 3:
+            return broker(request)
+        routes["T"] = route_body({"b-a": {0: "new:0"}})
+        return [CUT]
+
+    network.servers["old:0"], network.servers["new:0"] = leaving, broker
+    assert read(network, 0, 200) == list(range(200))
+
+
+def test_a_name_server_that_is_away_for_a_moment(network: Network) -> None:
+    network.servers[MASTER] = PullBroker(10)
+    network.servers["n:1"] = sometimes(network.servers["n:1"], [CUT], [CUT])
+    assert read(network, 0, 10) == list(range(10))
+
+
+def test_garbage_in_place_of_an_answer_is_final(network: Network) -> None:
+    network.servers[MASTER] = in_turn(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    with pytest.raises(RocketMQError, match=r"a:0: .*does not speak RocketMQ"):
+        read(network, 0, 10)
+
+
+# --- slaves -----------------------------------------------------------------------------------
+
+
+def test_the_brokers_suggestion_is_followed(network: Network) -> None:
+    master = network.servers[MASTER] = PullBroker(1000, suggest=1)
+    slave = network.servers[SLAVE] = PullBroker(1000, suggest=1)
+    assert read(network, 0, 1000) == list(range(1000))
+    assert len(master.pulls) == 4  # those on their way when the first answer came
+    assert len(slave.pulls) > 20
+
+
+def test_a_suggested_broker_that_does_not_exist(network: Network) -> None:
+    master = network.servers[MASTER] = PullBroker(1000, suggest=7)
+    assert read(network, 0, 1000) == list(range(1000))
+    assert len(master.pulls) < 50
+
+
+def test_a_slave_that_may_not_be_read_sends_us_back_to_the_master(network: Network) -> None:
+    master = network.servers[MASTER] = PullBroker(500, suggest=1)
+    network.servers[SLAVE] = in_turn(answer(2, "slave read is not enabled"))
+    assert read(network, 0, 500, patience=5.0) == list(range(500))
+    # One vain question for each suggestion that was followed, never two in a row.
+    visits = [address for address, _ in network.streams if address != "n:1"]
+    assert all(not (one == other == SLAVE) for one, other in pairwise(visits))
+    assert len(master.pulls) > 10
+
+
+def test_a_slave_that_has_not_heard_of_a_young_topic(network: Network) -> None:
+    network.servers[MASTER] = PullBroker(500, suggest=1)
+    network.servers[SLAVE] = in_turn(answer(17, "topic[T] not exist"))
+    assert read(network, 0, 200, patience=5.0) == list(range(200))
+
+
+def test_a_slave_that_lags_sends_us_back_to_the_master(network: Network) -> None:
+    class Slave(PullBroker):
+        """With a master alive, whatever is not FOUND is 20 and a hint to ask the master."""
+
+        def pull(self, offset: int, count: int) -> Frame:
+            if offset < self.high:
+                return super().pull(offset, count)
+            return self.say(20, "OFFSET_OVERFLOW_ONE", offset)
+
+    network.servers[MASTER] = PullBroker(300)
+    network.servers[SLAVE] = Slave(40)
+    network.servers[MASTER] = sometimes(network.servers[MASTER], [CUT], [CUT], [CUT], [CUT])
+    assert read(network, 0, 300) == list(range(300))
+
+
+# --- static topics, inner batches, filters ----------------------------------------------------
+
+
+def test_a_static_topics_offsets_are_moved_by_the_delta(network: Network) -> None:
+    mapping = {
+        "bname": "b-a",
+        "scope": "__global__",
+        "totalQueues": 1,
+        "epoch": 1,
+        "currIdMap": {"0": 3},
+    }
+    route = route_body({"b-a": {0: MASTER}}, static={"b-a": mapping})
+    network.servers["n:1"] = name_server({"T": route})
+
+    class Moved(PullBroker):
+        """Offsets from 50 on are stored from 0 on, on this broker."""
+
+        def pull(self, offset: int, count: int) -> Frame:
+            after = min(offset + min(count, 8), self.high, 50 if offset < 50 else self.high)
+            delta = 50 if offset >= 50 else 0
+            body = b"".join(record(number - delta) for number in range(offset, after))
+            return self.say(0, "FOUND", after, body, offsetDelta=delta)
+
+    network.servers[MASTER] = Moved(100)
+    queue = MessageQueue("T", "__syslo__global__", 0)
+    assert read(network, 10, 90, queue=queue) == list(range(10, 90))
+    [(_, request), *_] = network.requests(11)
+    assert (request.ext["bname"], request.ext["queueId"]) == ("b-a", "0")
+
+
+def test_two_pulls_that_meet_inside_an_inner_batch_give_its_messages_once(
+    network: Network,
+) -> None:
+    size = 20  # messages in each batch; pulls of 32 begin and end inside of one
+
+    def batch(first: int) -> bytes:
+        items = [BatchItem(b"m%d" % number) for number in range(first, first + size)]
+        message = StoredMessage(
+            "T",
+            0,
+            first,
+            sys_flag=UNWRAP,
+            properties={"INNER_NUM": str(size), "INNER_BASE": str(first)},
+        )
+        return encode_message(message, body=encode_batch(items))
+
+    class Batching(PullBroker):
+        """Gives whole batches: the first holds the offset asked for, the last may go beyond."""
+
+        def pull(self, offset: int, count: int) -> Frame:
+            first = offset - offset % size
+            last = offset + min(count, self.cap)
+            starts = range(first, last, size)
+            return self.say(0, "FOUND", starts[-1] + size, b"".join(map(batch, starts)))
+
+    network.servers[MASTER] = Batching(10_000)
+    assert read(network, 7, 307) == list(range(7, 307))
+
+
+def tagged(offset: int) -> str:
+    return "AaAa" if offset % 3 == 0 else "BBBB"  # equal to Java's hash
+
+
+@pytest.mark.parametrize("subscription", [Subscription("AaAa"), Subscription("a > 1", SQL92, 9)])
+def test_with_a_filter_pulls_go_one_by_one_where_the_answer_says(
+    network: Network, subscription: Subscription
+) -> None:
+    pulls: list[int] = []
+
+    def filtering(request: Frame) -> Iterable[Reply]:
+        if request.code == 46:
+            yield answer()
+            return
+        offset = int(request.ext["queueOffset"])
+        assert request.ext["subscription"] == subscription.expression
+        assert request.ext["expressionType"] == subscription.kind
+        pulls.append(offset)
+        if offset == 300:  # a window without any match
+            yield BROKER.say(20, "NO_MATCHED_MESSAGE", 400)
+            return
+        body = b"".join(
+            record(number, tagged(number)) for number in range(offset, offset + 100, 10)
+        )
+        yield BROKER.say(0, "FOUND", offset + 100, body)
+
+    network.servers[MASTER] = filtering
+    tags = frozenset({"AaAa"}) if subscription.kind != SQL92 else None
+    selected = read(network, 0, 600, selection=Filter(subscription, tags))
+    given = [*range(0, 300, 10), *range(400, 600, 10)]
+    # The broker compares hashes, which are equal here; the client compares the tags.
+    assert selected == [n for n in given if tags is None or n % 3 == 0]
+    assert pulls == [0, 100, 200, 300, 400, 500]
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        answer(23, "parse failed"),
+        answer(1, "The broker does not support consumer to filter message by SQL92"),
+    ],
+)
+def test_a_filter_that_will_not_compile_is_refused_before_anything_is_read(
+    network: Network, refusal: Frame
+) -> None:
+    network.servers[MASTER] = in_turn(refusal)
+    with pytest.raises(BadExpressionError, match="cannot filter by 'a >' in T/b-a/0"):
+        read(network, 0, 10, selection=Filter(Subscription("a >", SQL92, 9)))
+    assert not network.requests(11)
+
+
+def test_with_a_filter_a_removed_file_is_passed_over(network: Network) -> None:
+    network.servers[MASTER] = sometimes(
+        PullBroker(100), [BROKER.say(20, "MESSAGE_WAS_REMOVING", 40)]
+    )
+    selection = Filter(Subscription("a > 1", SQL92, 9))
+    assert read(network, 0, 100, selection=selection) == list(range(40, 100))
+
+
+# --- secrets ----------------------------------------------------------------------------------
+
+
+def test_no_secret_in_logs_or_errors(caplog: pytest.LogCaptureFixture) -> None:
+    network = Network(Credentials("ak", "hush-secret", "hush-token"))
+    network.servers["n:1"] = name_server({"T": route_body({"b-a": {0: MASTER}})})
+    network.servers[MASTER] = in_turn(answer(2, "busy"))
+    with caplog.at_level(logging.DEBUG), pytest.raises(BusyError) as caught:
+        read(network, 0, 10, patience=0.2)
+    assert "trying again" in caplog.text
+    assert network.requests(11)[0][1].ext["SecurityToken"] == "hush-token"
+    for text in (caplog.text, str(caught.value), repr(caught.value), repr(network.requests())):
+        assert "hush" not in text
