@@ -14,7 +14,7 @@ from rocketmq_spark.spark.clients import client_for
 
 
 @dataclass
-class RocketMQPartition(InputPartition):  # type: ignore[misc]
+class RocketMQPartition(InputPartition):
     """What travels to a task: who reads what. Everything else is in the reader."""
 
     member: str
