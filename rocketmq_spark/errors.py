@@ -231,8 +231,12 @@ def _is_authentication(code: int, remark: str) -> bool:
     """ACL 2.0 answers 16 and ACL 1.0 answers 1; both say in words that the account is at fault."""
     words = remark.lower()
     if code == 16:
-        return "signature" in words or "authentication" in words or "user:" in words
-    return code == 1 and "aclexception" in words and "signature" in words
+        # "User:u has no permission ..., no matched policies": the account is right, its rights not.
+        if "no permission" in words or "policies" in words:
+            return False
+        return any(word in words for word in ("signature", "authentication", "user:", "username"))
+    faults = ("signature", "no accesskey", "no acl config")
+    return code == 1 and "aclexception" in words and any(fault in words for fault in faults)
 
 
 def for_code(code: int, remark: str) -> type[BrokerError]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 
@@ -16,4 +17,8 @@ def main() -> None:
         )
     from rocketmq_spark.cli.app import run
 
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a letter of a name shows a question mark in its place.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     sys.exit(run())

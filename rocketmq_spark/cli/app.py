@@ -5,19 +5,16 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from rich.console import Console
 
 from rocketmq_spark import __version__
-from rocketmq_spark.client import Client, Tls
+from rocketmq_spark.cli.connection import connected
+from rocketmq_spark.cli.plan import plan
+from rocketmq_spark.client import Client
 from rocketmq_spark.errors import ClusterError, RocketMQError, UsageError
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-NAME_SERVER_VARIABLE = "ROCKETMQ_SPARK_NAMESRV"
 
 
 def run(arguments: list[str] | None = None) -> int:
@@ -49,65 +46,7 @@ def commands(verbose: bool) -> None:
         logging.basicConfig(level=logging.DEBUG)
 
 
-# --- options that every command against a cluster has -----------------------------------------
-
-
-def connected(command: Command) -> Command:
-    """Adds the options that say which cluster, and as whom; the command gets a `client`."""
-
-    def with_client(**given: Any) -> Any:
-        with _client(given) as client:
-            return command(client=client, **given)
-
-    with_client.__doc__ = command.__doc__
-    with_client.__name__ = command.__name__
-    decorated: Any = with_client
-    for option in reversed(_CONNECTION_OPTIONS):
-        decorated = option(decorated)
-    inherited = getattr(command, "__click_params__", [])
-    decorated.__click_params__ = [*inherited, *decorated.__click_params__]
-    return decorated  # type: ignore[no-any-return]
-
-
-_CONNECTION_OPTIONS = [
-    click.option(
-        "-n",
-        "--name-server",
-        envvar=NAME_SERVER_VARIABLE,
-        required=True,
-        show_envvar=True,
-        help="host:port, several separated by a semicolon.",
-    ),
-    click.option(
-        "--access-key", envvar="ROCKETMQ_ACCESS_KEY", show_envvar=True, help="The account's name."
-    ),
-    click.option(
-        "--secret-key",
-        envvar="ROCKETMQ_SECRET_KEY",
-        show_envvar=True,
-        help="Its secret; better in the environment than typed.",
-    ),
-    click.option("--namespace", default="", help="Prefix of topic and group names."),
-    click.option("--tls", is_flag=True, help="Speak TLS."),
-    click.option("--tls-ca", default="", help="CA file to trust; implies --tls."),
-    click.option("--tls-insecure", is_flag=True, help="Trust any certificate; implies --tls."),
-    click.option(
-        "--timeout", default=5.0, show_default=True, metavar="SECONDS", help="For each request."
-    ),
-]
-
-
-def _client(given: dict[str, Any]) -> Client:
-    ca, insecure = given.pop("tls_ca"), given.pop("tls_insecure")
-    tls = Tls(ca=ca, verify=not insecure) if given.pop("tls") or ca or insecure else False
-    return Client(
-        given.pop("name_server"),
-        access_key=given.pop("access_key") or "",
-        secret_key=given.pop("secret_key") or "",
-        namespace=given.pop("namespace"),
-        timeout=given.pop("timeout"),
-        tls=tls,
-    )
+commands.add_command(plan)
 
 
 # --- commands ---------------------------------------------------------------------------------

@@ -142,7 +142,7 @@ def make_requests(
             requests.append(_single(row, message, queue, fixed, body, properties, ""))
             continue
         batch = open_batches.setdefault((queue, fixed), _Batch(queue, fixed))
-        if batch.size and batch.size + len(item) > _FULL_BATCH:
+        if batch.size and batch.size + len(item) > min(_FULL_BATCH, max_message):
             requests += _flushed(open_batches, queue, fixed)
             batch = open_batches.setdefault((queue, fixed), _Batch(queue, fixed))
         batch.add(row, msg_id, item)

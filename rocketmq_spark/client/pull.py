@@ -17,7 +17,7 @@ from rocketmq_spark.client.metadata import Metadata, reading_addresses
 from rocketmq_spark.client.pool import Pool
 from rocketmq_spark.client.retry import FIRST_PAUSE, LONGEST_PAUSE
 from rocketmq_spark.client.window import Ask, Piece, Window
-from rocketmq_spark.core.model import MASTER_ID, MessageQueue
+from rocketmq_spark.core.model import MASTER_ID, MessageQueue, Route
 from rocketmq_spark.errors import (
     BrokerError,
     OffsetOutOfRangeError,
@@ -52,9 +52,9 @@ class PullSettings:
     in_flight: int = 32
     largest_pull: int = 1024
     batch_bytes: int = 4 * 1024 * 1024
-    # Received and expected bytes together; with Arrow's copy of a batch it keeps a process that
-    # reads anything below 200 MB.
-    window_bytes: int = 24 * 1024 * 1024
+    # Received and expected bytes together: what 32 answers of 256 KiB (the broker's limit) take
+    # beside a batch, and little enough for a process to stay below 200 MB (memory_probe measures).
+    window_bytes: int = 12 * 1024 * 1024
     # Without any progress for so long, the last error is raised.
     patience: float = 15.0
     timeout: float = 5.0
@@ -109,6 +109,7 @@ class RangeReader:
             largest_step=settings.largest_pull,
         )
         self._prefer = MASTER_ID
+        self._routed = False
         self._failures = 0  # since the last progress
         self._failed: set[str] = set()  # addresses, since the last progress
         self._last_progress = time.monotonic()
@@ -136,7 +137,7 @@ class RangeReader:
         while not self._window.done:
             address = ""
             try:
-                route = self._metadata.route(self._queue.topic)
+                route = self._route()
                 address = self._choose(reading_addresses(route, self._queue, self._prefer))
                 broker_name = route.serving_broker(self._queue)
                 deadline = time.monotonic() + self._settings.timeout
@@ -150,6 +151,17 @@ class RangeReader:
                 if not error.retriable:
                     raise
                 self._recover(error, address)
+
+    def _route(self) -> Route:
+        try:
+            route = self._metadata.route(self._queue.topic)
+        except TopicNotFoundError as error:
+            if not self._routed:
+                raise
+            # With its last broker a topic is gone from the name server, until that is back.
+            raise _TryAgainError(error) from error
+        self._routed = True
+        return route
 
     def _pump(self, connection: Connection, broker_name: str) -> Iterator[Any]:
         """Ask, receive and hand on, until the range is done or another broker is to be asked."""
@@ -166,7 +178,7 @@ class RangeReader:
                         connection.submit(requests, time.monotonic() + timeout)
                 if window.takable >= self._settings.batch_bytes or window.complete:
                     # New pulls are on their way, so the broker works while we decode.
-                    yield from self._decode(window.take())
+                    yield from self._decode(window.take(self._settings.batch_bytes))
                     # However long the reader of the batch took, it is not the broker's silence.
                     self._last_progress = time.monotonic()
                 elif flying:
@@ -230,19 +242,24 @@ class RangeReader:
         raise error
 
     def _decode(self, pieces: list[Piece]) -> Iterator[Any]:
-        for run in _runs(pieces):
-            bodies = [piece.body for piece in run if piece.body]
-            if not bodies:
-                continue
-            batch = self._decoder.decode(
-                bodies[0] if len(bodies) == 1 else b"".join(bodies),
-                start=run[0].offset,
-                end=min(run[-1].end, self._window.end),
-                offset_delta=run[0].delta,
-                tags=self._filter.tags,
-            )
-            if batch.num_rows:
+        runs = list(_runs(pieces))
+        pieces.clear()  # so that message bytes go as soon as they are decoded
+        while runs:
+            batch = self._decode_run(runs.pop(0))
+            if batch is not None and batch.num_rows:
                 yield batch
+
+    def _decode_run(self, run: list[Piece]) -> Any:
+        bodies = [piece.body for piece in run if piece.body]
+        if not bodies:
+            return None
+        return self._decoder.decode(
+            bodies[0] if len(bodies) == 1 else b"".join(bodies),
+            start=run[0].offset,
+            end=min(run[-1].end, self._window.end),
+            offset_delta=run[0].delta,
+            tags=self._filter.tags,
+        )
 
     # --- patience -----------------------------------------------------------------------------
 
@@ -274,7 +291,7 @@ class RangeReader:
             self._prefer = int(suggested)
 
     def _served_by_slave(self, address: str) -> bool:
-        route = self._metadata.route(self._queue.topic)
+        route = self._route()
         broker = route.brokers.get(route.serving_broker(self._queue))
         return broker is not None and broker.master != address
 

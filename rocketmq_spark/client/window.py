@@ -13,6 +13,7 @@ No sockets and no clock: it is told of answers and says what to do.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
@@ -88,7 +89,8 @@ class Window:
     def asks(self) -> list[Ask]:
         """What to ask for now; each must end in `answered` or `failed`."""
         found = []
-        while self._flying < self._room():
+        room = self._room()
+        while self._flying < room:
             if self._holes:
                 offset, count = heappop(self._holes)
                 ask = Ask(offset, min(count, self._largest_step))
@@ -181,15 +183,18 @@ class Window:
         """Everything up to the end has come."""
         return self._next_ready >= self.end
 
-    def take(self) -> list[Piece]:
-        """All pieces that follow on each other from `position`, which moves behind them."""
+    def take(self, most: int = sys.maxsize) -> list[Piece]:
+        """Pieces that follow on each other from `position`, which moves behind them: all of them,
+        or as many as are needed for `most` bytes."""
         pieces = []
-        while self.position < self._next_ready:
+        size = 0
+        while self.position < self._next_ready and size < most:
             piece = self._ready.pop(self.position)
             pieces.append(piece)
             self.position = piece.end
-        self._ready_bytes -= self._run_bytes
-        self._run_bytes = 0
+            size += len(piece.body)
+        self._ready_bytes -= size
+        self._run_bytes -= size
         return pieces
 
     def __repr__(self) -> str:

@@ -284,15 +284,20 @@ class DataLoss:
         """
         return self.first if self.expired or self.first == 0 else self.last
 
-    def __str__(self) -> str:
+    @property
+    def facts(self) -> str:
+        """Without advice: for the log of a query that goes on."""
         if self.expired:
             what = f"{self.first - self.wanted} messages were deleted before they were read"
         else:
             what = "the topic was made anew, or its end was lost in a failover"
         return (
             f"{self.queue}: offset {self.wanted} is wanted and {self.first} to {self.last} are "
-            f"there, so {what}; set {self.option}=false to go on from {self.resume_at}"
+            f"there, so {what}"
         )
+
+    def __str__(self) -> str:
+        return f"{self.facts}; set {self.option}=false to go on from {self.resume_at}"
 
 
 def find_losses(positions: Positions, first: Positions, last: Positions) -> list[DataLoss]:

@@ -8,19 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import add
 
-from rocketmq_spark.core.allocate import Allocation, Scope, allocate, inner_of, strategy_name
+from rocketmq_spark.core.allocate import Scope, allocate_sorted, inner_of, strategy_name
 from rocketmq_spark.core.allocate.by_lag import deal_idle
 from rocketmq_spark.core.limit import share
 from rocketmq_spark.core.model import MessageQueue, OffsetRange
-from rocketmq_spark.core.order import by_topic, distinct_members, distinct_queues
-from rocketmq_spark.core.split import cut, level, piece_counts, records
+from rocketmq_spark.core.order import distinct_members, distinct_queues
+from rocketmq_spark.core.split import Part, cut, level, piece_counts, records
 from rocketmq_spark.errors import UsageError
 
 CLUSTERING = "CLUSTERING"
 BROADCASTING = "BROADCASTING"
 
-_Ranges = dict[MessageQueue, OffsetRange]
+_Assignment = dict[str, tuple[MessageQueue, ...]]
+_Reads = dict[str, list[OffsetRange]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +42,7 @@ class PlanOptions:
 
     def __post_init__(self) -> None:
         # Sharing nothing among nobody checks the strategy's name, its scope and its parameters.
-        allocate(self.strategy, (), (), scope=self.scope, **self.params)
+        allocate_sorted(self.strategy, [], [], self.scope, self.params)
         if self.message_model not in (CLUSTERING, BROADCASTING):
             raise UsageError(
                 f"messageModel is {self.message_model!r}; it is {CLUSTERING} or {BROADCASTING}"
@@ -91,6 +94,12 @@ class Plan:
             f"{self.records} messages in {len(self.partitions)} partitions{unowned}>"
         )
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from rocketmq_spark.core.picture import plan_html
+
+        return plan_html(self)
+
 
 def plan(
     queues: Iterable[MessageQueue],
@@ -109,102 +118,103 @@ def plan(
 
     `previous` is the assignment before, for STICKY. `promised` says that the ends are written in
     a checkpoint already: then exactly starts to ends is read, without a limit, and what the
-    strategy leaves out (its members may have gone since) is shared by all members with AVG.
+    strategy leaves out (its members may have gone since) is dealt to all members in turn.
     """
     options = options or PlanOptions()
-    sorted_queues = distinct_queues(queues)
-    sorted_members = distinct_members(members)
-    wanted = _ranges(sorted_queues, starts, ends)
+    batch = _Batch(distinct_queues(queues), distinct_members(members))
+    batch.learn(starts, ends)
     if promised:
-        _check_promise(wanted, sorted_members, starts, ends)
-    limit = None if promised else options.max_records
-
-    name = strategy_name(options.strategy, _inner(options))
-    if not sorted_members:
-        held = {queue: part.start for queue, part in wanted.items()}
-        return Plan(name, {}, (), held, tuple(sorted_queues))
-    if options.message_model == BROADCASTING:
-        return _broadcast(sorted_members, _limited(wanted, limit), options)
-
-    unowned: tuple[MessageQueue, ...] = ()
-    if name == "BY_LAG":
-        wanted = _limited(wanted, limit)
-        assignment, reads = _by_lag(wanted, sorted_members, options.scope)
+        batch.check_promise(starts, ends)
     else:
-        # BY_LAG inside rooms owns every queue, so the limit can come first, as its weights need.
-        by_weight = name.endswith("-BY_LAG")
-        if by_weight:
-            wanted = _limited(wanted, limit)
-        params = _params(name, options, wanted, previous)
-        owned = allocate(
-            options.strategy, sorted_queues, sorted_members, scope=options.scope, **params
-        )
-        owners = _owners(owned, wanted, name)
-        unowned = tuple(queue for queue in sorted_queues if queue not in owners)
+        batch.limit = options.max_records
+    name = strategy_name(options.strategy, _inner(options))
+
+    unowned: Sequence[MessageQueue] = ()
+    if not batch.members:
+        batch.sizes = [0] * len(batch.queues)
+        return Plan(name, {}, (), batch.stops(), tuple(batch.queues))
+    if options.message_model == BROADCASTING:
+        batch.apply_limit()
+        assignment, partitions = _broadcast(batch, options)
+        return Plan(BROADCASTING, assignment, partitions, batch.stops())
+    if name == "BY_LAG":
+        batch.apply_limit()
+        assignment, reads = _by_lag(batch, options.scope)
+    else:
+        if name.endswith("-BY_LAG"):  # it leaves no queue out, and weighs what the limit leaves
+            batch.apply_limit()
+        owners = _owners(batch, name, options, previous)
+        unowned = [
+            queue for queue, owner in zip(batch.queues, owners, strict=True) if owner is None
+        ]
         if promised:
-            _adopt(owners, unowned, sorted_members)
-        wanted = _limited(wanted, None if by_weight else limit, owners)
-        assignment, reads = _by_owner(owners, wanted, sorted_members)
-    stops = {queue: part.end for queue, part in wanted.items()}
-    return Plan(name, assignment, _partitions(reads, options), stops, unowned)
-
-
-# --- what there is to read --------------------------------------------------------------------
-
-
-def _ranges(
-    queues: Sequence[MessageQueue],
-    starts: Mapping[MessageQueue, int],
-    ends: Mapping[MessageQueue, int],
-) -> _Ranges:
-    result = {}
-    for queue in queues:
-        start, end = starts.get(queue), ends.get(queue)
-        if start is None or end is None:
-            which = "start" if start is None else "end"
-            raise UsageError(
-                f"no {which} offset for {queue}; resolve every queue's before planning"
-            )
-        if start < 0 or end < start:
-            raise UsageError(
-                f"{queue} cannot be read from {start} to {end}; "
-                "the end must not be before the start, nor the start below 0"
-            )
-        result[queue] = OffsetRange(queue, start, end)
-    return result
-
-
-def _check_promise(
-    wanted: _Ranges,
-    members: Sequence[str],
-    starts: Mapping[MessageQueue, int],
-    ends: Mapping[MessageQueue, int],
-) -> None:
-    for queue, end in ends.items():
-        if queue not in wanted and end > starts.get(queue, end):
-            raise UsageError(f"{queue} is to be read up to {end} but is not among the queues")
-    if not members and any(part.end > part.start for part in wanted.values()):
-        raise UsageError("there are messages to read but no members; set the option executors")
-
-
-def _limited(
-    wanted: _Ranges, limit: int | None, owners: Mapping[MessageQueue, str] | None = None
-) -> _Ranges:
-    """The ranges cut back to the limit; those without an owner to nothing."""
-    parts = list(wanted.values())
-    if owners is not None and len(owners) < len(parts):
-        parts = [
-            part if part.queue in owners else OffsetRange(part.queue, part.start, part.start)
-            for part in parts
+            _adopt(owners, len(batch.members))
+        batch.sizes = [
+            0 if owner is None else size for size, owner in zip(batch.sizes, owners, strict=True)
         ]
-    if limit is not None:
-        turn = sum(part.start for part in parts)
-        sizes = share([part.end - part.start for part in parts], limit, turn)
-        parts = [
-            OffsetRange(part.queue, part.start, part.start + size)
-            for part, size in zip(parts, sizes, strict=True)
+        batch.apply_limit()
+        assignment, reads = _by_owner(batch, owners)
+    return Plan(name, assignment, _partitions(reads, options), batch.stops(), tuple(unowned))
+
+
+class _Batch:
+    """The queues in order, and for each by its number where it starts and how much is read of it.
+
+    Numbers instead of queues as keys, for hashing a queue is what a large plan spends its time on.
+    """
+
+    def __init__(self, queues: list[MessageQueue], members: list[str]) -> None:
+        self.queues = queues
+        self.members = members
+        self.starts: list[int] = []
+        self.sizes: list[int] = []
+        self.limit: int | None = None
+
+    def learn(self, starts: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]) -> None:
+        for queue in self.queues:
+            start, end = starts.get(queue), ends.get(queue)
+            if start is None or end is None:
+                which = "start" if start is None else "end"
+                raise UsageError(f"no {which} offset for {queue}; a plan needs both for each queue")
+            if start < 0 or end < start:
+                raise UsageError(
+                    f"{queue} cannot be read from {start} to {end}; "
+                    "the end must not be before the start, nor the start below 0"
+                )
+            self.starts.append(start)
+            self.sizes.append(end - start)
+
+    def check_promise(
+        self, starts: Mapping[MessageQueue, int], ends: Mapping[MessageQueue, int]
+    ) -> None:
+        if any(self.sizes) and not self.members:
+            raise UsageError("there are messages to read but no members; set the option executors")
+        if len(ends) == len(self.queues):
+            return
+        known = set(self.queues)
+        for queue, end in ends.items():
+            if queue not in known and end > starts.get(queue, end):
+                raise UsageError(f"{queue} is to be read up to {end} but is not among the queues")
+
+    def apply_limit(self) -> None:
+        if self.limit is not None:
+            self.sizes = share(self.sizes, self.limit, turn=sum(self.starts))
+
+    def ranges(self, numbers: Iterable[int] | None = None) -> list[OffsetRange]:
+        """What is read of these queues, of all by default; the empty ones are left out."""
+        return [
+            OffsetRange(self.queues[n], self.starts[n], self.starts[n] + self.sizes[n])
+            for n in (range(len(self.queues)) if numbers is None else numbers)
+            if self.sizes[n]
         ]
-    return {part.queue: part for part in parts}
+
+    def topics(self) -> list[list[int]]:
+        """The numbers of each topic's queues."""
+        groups = groupby(range(len(self.queues)), key=lambda n: self.queues[n].topic)
+        return [list(numbers) for _, numbers in groups]
+
+    def stops(self) -> dict[MessageQueue, int]:
+        return dict(zip(self.queues, map(add, self.starts, self.sizes), strict=True))
 
 
 # --- who reads it -----------------------------------------------------------------------------
@@ -214,99 +224,97 @@ def _inner(options: PlanOptions) -> str | None:
     return inner_of(options.strategy, options.params.get("inner"))
 
 
-def _params(
+def _owners(
+    batch: _Batch,
     name: str,
     options: PlanOptions,
-    wanted: _Ranges,
     previous: Mapping[str, Sequence[MessageQueue]] | None,
-) -> dict[str, object]:
+) -> list[int | None]:
+    """Each queue's one reader, by its number; None where the strategy leaves the queue out."""
     params = dict(options.params)
     rule = _inner(options) or name
     if rule == "STICKY":
         params["previous"] = previous
     elif rule == "BY_LAG":
-        params["weights"] = {queue: part.end - part.start for queue, part in wanted.items()}
-    return params
-
-
-def _owners(owned: Allocation, wanted: _Ranges, name: str) -> dict[MessageQueue, str]:
-    """Each queue's one reader. Only a user's CONFIG can name two, or a queue that is not there."""
-    owners: dict[MessageQueue, str] = {}
-    for member, queues in owned.items():
+        params["weights"] = dict(zip(batch.queues, batch.sizes, strict=True))
+    allocation = allocate_sorted(
+        options.strategy, batch.queues, batch.members, options.scope, params
+    )
+    number = {queue: n for n, queue in enumerate(batch.queues)}
+    owners: list[int | None] = [None] * len(batch.queues)
+    for taker, (member, queues) in enumerate(allocation.items()):
         for queue in queues:
-            if queue in wanted and owners.setdefault(queue, member) != member:
+            n = number.get(queue)
+            if n is None:  # a user's CONFIG may name a queue that is not there,
+                continue
+            other = owners[n]
+            if other is not None and other != taker:  # or name one twice
                 raise UsageError(
-                    f"{name} gives {queue} to both {owners[queue]} and {member}; give it to one, "
-                    f"or set messageModel={BROADCASTING}"
+                    f"{name} gives {queue} to both {batch.members[other]} and {member}; "
+                    f"give it to one, or set messageModel={BROADCASTING}"
                 )
+            owners[n] = taker
     return owners
 
 
-def _adopt(
-    owners: dict[MessageQueue, str], unowned: Sequence[MessageQueue], members: Sequence[str]
-) -> None:
-    for member, queues in allocate("AVG", unowned, members).items():
-        owners.update(dict.fromkeys(queues, member))
+def _adopt(owners: list[int | None], takers: int) -> None:
+    """Queues without an owner go to all members in turn."""
+    left_out = [n for n, owner in enumerate(owners) if owner is None]
+    for turn, n in enumerate(left_out):
+        owners[n] = turn % takers
 
 
-def _by_owner(
-    owners: Mapping[MessageQueue, str], wanted: _Ranges, members: Sequence[str]
-) -> tuple[dict[str, tuple[MessageQueue, ...]], dict[str, list[OffsetRange]]]:
-    owned: dict[str, list[MessageQueue]] = {member: [] for member in members}
-    reads: dict[str, list[OffsetRange]] = {member: [] for member in members}
-    for queue, part in wanted.items():  # in queue order, whatever order the strategy gave
-        owner = owners.get(queue)
+def _by_owner(batch: _Batch, owners: Sequence[int | None]) -> tuple[_Assignment, _Reads]:
+    numbers: list[list[int]] = [[] for _ in batch.members]
+    for n, owner in enumerate(owners):  # in queue order, whatever order the strategy gave
         if owner is not None:
-            owned[owner].append(queue)
-            if part.end > part.start:
-                reads[owner].append(part)
-    return {member: tuple(queues) for member, queues in owned.items()}, reads
+            numbers[owner].append(n)
+    assignment = {}
+    reads = {}
+    for member, own in zip(batch.members, numbers, strict=True):
+        assignment[member] = tuple([batch.queues[n] for n in own])
+        reads[member] = batch.ranges(own)
+    return assignment, reads
 
 
-def _by_lag(
-    wanted: _Ranges, members: Sequence[str], scope: Scope
-) -> tuple[dict[str, tuple[MessageQueue, ...]], dict[str, list[OffsetRange]]]:
+def _by_lag(batch: _Batch, scope: Scope) -> tuple[_Assignment, _Reads]:
     """As the strategy of that name, but a queue too large for one member is cut."""
-    place = {queue: number for number, queue in enumerate(wanted)}
-    owned: list[set[MessageQueue]] = [set() for _ in members]
-    reads: list[list[OffsetRange]] = [[] for _ in members]
-    for group in by_topic(wanted) if scope == "topic" else [list(wanted)]:
-        parts = [wanted[queue] for queue in group if len(wanted[queue])]
-        idle = [queue for queue in group if not len(wanted[queue])]
-        if parts:
-            for index, dealt in enumerate(level(parts, len(members))):
-                reads[index] += dealt
-                owned[index].update(part.queue for part in dealt)
-        for queue, index in zip(idle, deal_idle(len(idle), list(map(len, owned))), strict=True):
-            owned[index].add(queue)
-    return (
-        {
-            member: tuple(sorted(queues, key=place.__getitem__))
-            for member, queues in zip(members, owned, strict=True)
-        },
-        {
-            member: _joined(sorted(parts, key=lambda part: (place[part.queue], part.start)))
-            for member, parts in zip(members, reads, strict=True)
-        },
-    )
+    owned: list[set[int]] = [set() for _ in batch.members]
+    reads: list[list[Part]] = [[] for _ in batch.members]
+    for numbers in batch.topics() if scope == "topic" else [range(len(batch.queues))]:
+        busy = [n for n in numbers if batch.sizes[n]]
+        parts = [(n, batch.starts[n], batch.starts[n] + batch.sizes[n]) for n in busy]
+        for taker, dealt in enumerate(level(parts, len(batch.members))):
+            reads[taker] += dealt
+            owned[taker].update(n for n, _, _ in dealt)
+        idle = [n for n in numbers if not batch.sizes[n]]
+        for n, taker in zip(idle, deal_idle(len(idle), list(map(len, owned))), strict=True):
+            owned[taker].add(n)
+    assignment = {}
+    result = {}
+    for member, own, dealt in zip(batch.members, owned, reads, strict=True):
+        assignment[member] = tuple([batch.queues[n] for n in sorted(own)])
+        result[member] = [
+            OffsetRange(batch.queues[n], start, end) for n, start, end in _joined(sorted(dealt))
+        ]
+    return assignment, result
 
 
-def _joined(parts: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """Pieces of one queue that met again are one range."""
-    result: list[OffsetRange] = []
+def _joined(parts: Iterable[Part]) -> list[Part]:
+    """Pieces of one queue that met again are one."""
+    result: list[Part] = []
     for part in parts:
-        if result and result[-1].queue == part.queue and result[-1].end == part.start:
-            part = OffsetRange(part.queue, result.pop().start, part.end)
-        result.append(part)
+        if result and result[-1][0] == part[0] and result[-1][2] == part[1]:
+            result[-1] = (part[0], result[-1][1], part[2])
+        else:
+            result.append(part)
     return result
 
 
 # --- partitions -------------------------------------------------------------------------------
 
 
-def _partitions(
-    reads: Mapping[str, Sequence[OffsetRange]], options: PlanOptions
-) -> tuple[Partition, ...]:
+def _partitions(reads: _Reads, options: PlanOptions) -> tuple[Partition, ...]:
     busy = [(member, ranges) for member, ranges in reads.items() if ranges]
     counts = piece_counts(
         [records(ranges) for _, ranges in busy],
@@ -320,17 +328,15 @@ def _partitions(
     )
 
 
-def _broadcast(members: Sequence[str], wanted: _Ranges, options: PlanOptions) -> Plan:
-    ranges = [part for part in wanted.values() if part.end > part.start]
+def _broadcast(batch: _Batch, options: PlanOptions) -> tuple[_Assignment, tuple[Partition, ...]]:
+    ranges = batch.ranges()
     pieces: list[tuple[OffsetRange, ...]] = []
     if ranges:
-        at_least = -(-(options.min_partitions or 0) // len(members))
+        at_least = -(-(options.min_partitions or 0) // len(batch.members))
         (count,) = piece_counts([records(ranges)], at_least, options.max_records_per_partition)
         pieces = cut(ranges, count)
-    everything = tuple(wanted)  # one tuple for all: members times queues would be too much
-    return Plan(
-        BROADCASTING,
-        dict.fromkeys(members, everything),
-        tuple(Partition(member, piece) for member in members for piece in pieces),
-        {queue: part.end for queue, part in wanted.items()},
+    everything = tuple(batch.queues)  # one tuple for all: members times queues would be too much
+    return (
+        dict.fromkeys(batch.members, everything),
+        tuple(Partition(member, piece) for member in batch.members for piece in pieces),
     )

@@ -29,7 +29,7 @@ Assignment = Mapping[str, Sequence[MessageQueue]]
 
 @dataclass(frozen=True, slots=True)
 class MemberChange:
-    """One member's queues, sorted: those it lost, those it still has, those that are new."""
+    """One member's queues: those it lost, those it still has, those that are new."""
 
     dropped: tuple[MessageQueue, ...] = ()
     kept: tuple[MessageQueue, ...] = ()
@@ -86,6 +86,12 @@ class Rebalance:
             f"{self.added} added; {self.why}>"
         )
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from rocketmq_spark.core.picture import rebalance_html
+
+        return rebalance_html(self)
+
 
 def rebalance(
     before: Assignment | HasAssignment | None, after: Assignment | HasAssignment
@@ -129,9 +135,9 @@ def _change(old: Sequence[MessageQueue], new: Sequence[MessageQueue]) -> MemberC
         return MemberChange(kept=tuple(new))
     before, now = set(old), set(new)
     return MemberChange(
-        dropped=tuple(sort_queues(before - now)),
-        kept=tuple(sort_queues(before & now)),
-        added=tuple(sort_queues(now - before)),
+        dropped=tuple(queue for queue in old if queue not in now),
+        kept=tuple(queue for queue in new if queue in before),
+        added=tuple(queue for queue in new if queue not in before),
     )
 
 

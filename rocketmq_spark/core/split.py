@@ -8,6 +8,9 @@ from collections.abc import Iterable, Sequence
 from rocketmq_spark.core.allocate.by_lag import deal
 from rocketmq_spark.core.model import OffsetRange
 
+# A queue by its number in a sorted list, and a range of it. Tuples, for they sort and compare fast.
+Part = tuple[int, int, int]
+
 # Beyond this much above the average a member's surplus is worth a cut. Below, the cost of reading
 # one queue from two tasks outweighs the moment that is won.
 _TOLERANCE_PERCENT = 10
@@ -67,32 +70,42 @@ def cut(ranges: Sequence[OffsetRange], pieces: int) -> list[tuple[OffsetRange, .
     return result
 
 
-def level(ranges: Sequence[OffsetRange], takers: int) -> list[list[OffsetRange]]:
-    """The ranges dealt to `takers` so that all end together, cut only where that is needed.
+def level(parts: Sequence[Part], takers: int) -> list[list[Part]]:
+    """The parts dealt to `takers` so that all end together, cut only where that is needed.
 
     One queue holds 80, five hold 4, two takers. The one queue alone is more than half of it all,
     so it is cut: 50 for the first taker; 30 and the five others for the second.
     """
-    average = -(-records(ranges) // takers)
-    pieces = [piece for whole in ranges for piece in _at_most(whole, average)]
-    pieces.sort(key=lambda piece: piece.start - piece.end)
-    owned: list[list[OffsetRange]] = [[] for _ in range(takers)]
-    for piece, taker in zip(pieces, deal([len(piece) for piece in pieces], takers), strict=True):
+    owned: list[list[Part]] = [[] for _ in range(takers)]
+    if not parts:
+        return owned
+    average = -(-sum(end - start for _, start, end in parts) // takers)
+    pieces = [piece for whole in parts for piece in _at_most(whole, average)]
+    pieces.sort(key=_shortfall)
+    sizes = [end - start for _, start, end in pieces]
+    loads = [0] * takers
+    for piece, size, taker in zip(pieces, sizes, deal(sizes, takers), strict=True):
         owned[taker].append(piece)
-    loads = [records(part) for part in owned]
+        loads[taker] += size
     if max(loads) * 100 > average * (100 + _TOLERANCE_PERCENT):
         _hand_over(owned, loads, average)
     return owned
 
 
-def _at_most(whole: OffsetRange, size: int) -> list[OffsetRange]:
-    return [
-        OffsetRange(whole.queue, start, min(start + size, whole.end))
-        for start in range(whole.start, whole.end, size)
-    ]
+def _shortfall(part: Part) -> int:
+    """Sorts the longest first."""
+    _, start, end = part
+    return start - end
 
 
-def _hand_over(owned: list[list[OffsetRange]], loads: list[int], average: int) -> None:
+def _at_most(whole: Part, size: int) -> list[Part]:
+    queue, first, last = whole
+    if last - first <= size:
+        return [whole]
+    return [(queue, start, min(start + size, last)) for start in range(first, last, size)]
+
+
+def _hand_over(owned: list[list[Part]], loads: list[int], average: int) -> None:
     """What is above the average goes to those below it.
 
     A surplus always fits in the piece that came last: it was dealt to the least loaded, who was
@@ -106,10 +119,9 @@ def _hand_over(owned: list[list[OffsetRange]], loads: list[int], average: int) -
             if taker < 0 or loads[taker] == average:
                 taker = next(below)
             moved = min(surplus, average - loads[taker])
-            last = owned[giver].pop()
-            middle = last.end - moved
-            if middle > last.start:
-                owned[giver].append(OffsetRange(last.queue, last.start, middle))
-            owned[taker].append(OffsetRange(last.queue, middle, last.end))
+            queue, start, end = owned[giver].pop()
+            if end - moved > start:
+                owned[giver].append((queue, start, end - moved))
+            owned[taker].append((queue, end - moved, end))
             loads[taker] += moved
             surplus -= moved

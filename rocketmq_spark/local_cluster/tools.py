@@ -45,9 +45,17 @@ def run(
             check=False,
         )
     except subprocess.TimeoutExpired as e:
-        raise ClusterError(f"{what} did not end within {timeout:.0f} s.") from e
+        said = b"".join(_bytes(part) for part in (e.stderr, e.stdout)).decode("utf-8", "replace")
+        raise ClusterError(
+            f"{what} did not end within {timeout:.0f} s; it said:\n{shorten(said)}"
+        ) from e
     except OSError as e:
         raise ClusterError(f"{what} could not be started: {e}.") from e
+
+
+def _bytes(output: bytes | str | None) -> bytes:
+    """What a process said before its time was up, which Python may not have decoded yet."""
+    return output.encode() if isinstance(output, str) else output or b""
 
 
 def shorten(said: str) -> str:

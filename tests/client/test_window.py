@@ -82,6 +82,7 @@ class Reader:
     seed: int = 0
     keep: bool = True
     asked: int = 0
+    short: int = 0
     largest_answer: int = 0
     rows: list[int] = field(default_factory=list)
 
@@ -104,6 +105,7 @@ class Reader:
                 self.window.failed(ask)
                 continue
             after, body = self.broker.answer(ask)
+            self.short += after < ask.end
             self.largest_answer = max(self.largest_answer, len(body))
             self.window.answered(ask, after, body)
             room = max(self.max_bytes, self.batch_bytes) + self.largest_answer
@@ -211,6 +213,8 @@ def test_the_brokers_cap_is_found_and_kept(cap: int, reorder: int) -> None:
     reading = reader(CountingBroker(cap=lambda now: cap), length, reorder=reorder, keep=False)
     reading.run()
     assert reading.asked <= 1.3 * length / cap
+    # Short are those in flight before it was known, and a vain try for more once in a while.
+    assert reading.short <= 80
 
 
 @pytest.mark.parametrize(("before", "after"), [(8, 32), (32, 8), (32, 1024)])

@@ -39,13 +39,15 @@ import org.apache.rocketmq.common.message.Message;
 public class Hello {
     public static void main(String[] args) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer("hello");
-        producer.setSendMsgTimeout(30000);
+        producer.setMqClientApiTimeout(60000);
         producer.start();
-        Message message = new Message(args[0], "hi".getBytes());
-        System.out.println(producer.send(message, 30000).getSendStatus());
-        System.out.flush();
-        System.in.read();
-        producer.shutdown();
+        try {
+            Message message = new Message(args[0], "hi".getBytes());
+            System.out.println(producer.send(message, 60000).getSendStatus());
+            System.in.read();
+        } finally {
+            producer.shutdown();
+        }
     }
 }
 """
@@ -591,3 +593,9 @@ def test_mqadmin_is_judged_by_what_it_says() -> None:
     ):
         with pytest.raises(ClusterError, match="mqadmin topicList failed"):
             admin(failure, "topicList")
+
+
+def test_a_program_that_does_not_end_says_how_far_it_came() -> None:
+    command = [sys.executable, "-c", "import time; print('so far', flush=True); time.sleep(60)"]
+    with pytest.raises(ClusterError, match=r"it did not end within 2 s; it said:\nso far"):
+        tools.run(command, dict(os.environ), timeout=2, what="it")

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from hypothesis import settings
 
-settings.register_profile("core", derandomize=True, deadline=None, max_examples=150, database=None)
+settings.register_profile("core", derandomize=True, deadline=None, max_examples=75, database=None)
 settings.load_profile("core")

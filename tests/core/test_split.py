@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketmq_spark.core.model import MessageQueue, OffsetRange
-from rocketmq_spark.core.split import cut, level, piece_counts, records
+from rocketmq_spark.core.split import Part, cut, level, piece_counts, records
 
 
 def ranges_of(sizes: list[int]) -> list[OffsetRange]:
@@ -80,30 +80,38 @@ def test_cut_gives_even_pieces_of_everything(sizes: list[int], pieces: int) -> N
     assert max(amounts) - min(amounts) <= 1
 
 
+def parts_of(sizes: list[int]) -> list[Part]:
+    return [(number, 100 * number, 100 * number + size) for number, size in enumerate(sizes)]
+
+
+def amounts(owned: list[list[Part]]) -> list[list[int]]:
+    return [[end - start for _, start, end in parts] for parts in owned]
+
+
 def test_level_cuts_a_queue_that_is_too_much_for_one() -> None:
-    ranges = ranges_of([80, 4, 4, 4, 4, 4])
-    first, second = level(ranges, 2)
-    assert [len(part) for part in first] == [50]
-    assert [len(part) for part in second] == [30, 4, 4, 4, 4, 4]
+    assert amounts(level(parts_of([80, 4, 4, 4, 4, 4]), 2)) == [[50], [30, 4, 4, 4, 4, 4]]
 
 
 def test_level_leaves_queues_whole_where_that_is_even_enough() -> None:
-    ranges = ranges_of([50, 49, 52, 50])
-    assert sorted(part for owned in level(ranges, 2) for part in owned) == ranges
+    parts = parts_of([50, 49, 52, 50])
+    assert sorted(part for owned in level(parts, 2) for part in owned) == parts
 
 
 def test_level_cuts_five_equal_queues_among_four() -> None:
-    owned = level(ranges_of([80] * 5), 4)
-    assert [records(part) for part in owned] == [100] * 4
+    assert [sum(own) for own in amounts(level(parts_of([80] * 5), 4))] == [100] * 4
+
+
+def test_level_of_nothing() -> None:
+    assert level([], 3) == [[], [], []]
 
 
 @given(some_sizes, st.integers(1, 9))
 def test_level_reads_everything_once_and_all_end_together(sizes: list[int], takers: int) -> None:
-    ranges = ranges_of(sizes)
-    owned = level(ranges, takers)
+    owned = level(parts_of(sizes), takers)
     assert len(owned) == takers
-    assert joined(piece for part in owned for piece in part) == ranges
+    pieces = (OffsetRange(MessageQueue("T", "b", n), s, e) for own in owned for n, s, e in own)
+    assert joined(pieces) == ranges_of(sizes)
     average = -(-sum(sizes) // takers)
-    assert max(records(part) for part in owned) * 10 <= average * 11
+    assert max(sum(own) for own in amounts(owned)) * 10 <= average * 11
     # Cuts are few: at most one for each member and side.
-    assert sum(map(len, owned)) <= len(ranges) + 2 * takers
+    assert sum(map(len, owned)) <= len(sizes) + 2 * takers

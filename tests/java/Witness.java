@@ -69,6 +69,7 @@ public class Witness {
             case "pull": pull(words); break;
             case "bounds": bounds(words); break;
             case "search": say(puller().searchOffset(queue(words, 1), Long.parseLong(words[4]))); break;
+            case "view": show(puller().viewMessage(words[1], words[2])); break;
             case "queues": queues(words[1]); break;
             case "push": push(words); break;
             case "pushed": pushed(words[1]); break;
@@ -130,6 +131,11 @@ public class Witness {
         long offset = Long.parseLong(words[4]);
         long end = Long.parseLong(words[5]);
         String expression = unpack(words[7]);
+        if (words[6].equals("sql")) {
+            // Java filters by SQL only on brokers whose version a heartbeat has told.
+            puller().getDefaultMQPullConsumerImpl().getRebalanceImpl().getmQClientFactory()
+                .sendHeartbeatToAllBrokerWithLock();
+        }
         while (offset < end) {
             PullResult result = words[6].equals("sql")
                 ? puller().pull(queue, MessageSelector.bySql(expression), offset, 32)

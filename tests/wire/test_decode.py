@@ -265,7 +265,7 @@ def test_each_byte_broken_and_every_truncation() -> None:
     for position in range(len(whole)):
         if whole[position - 20 : position] == b"v" * 20:
             continue
-        for value in (0x00, 0x01, 0x02, 0x7F, 0x80, 0xFE, 0xFF):
+        for value in (0x00, 0x02, 0x7F, 0xFE):
             raw = bytearray(whole)
             raw[position] = value
             assert outcome(vectorised, raw) == outcome(plainly, raw), (position, value)

@@ -25,7 +25,15 @@ from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.core.order import by_topic, distinct_members, distinct_queues
 from rocketmq_spark.errors import UsageError
 
-__all__ = ["STRATEGIES", "Allocation", "Scope", "allocate", "inner_of", "strategy_name"]
+__all__ = [
+    "STRATEGIES",
+    "Allocation",
+    "Scope",
+    "allocate",
+    "allocate_sorted",
+    "inner_of",
+    "strategy_name",
+]
 
 Scope = Literal["all", "topic"]
 
@@ -68,19 +76,30 @@ def allocate(
 
     Queues and members may come in any order. No queues, or no members, gives empty lists.
     """
-    sorted_queues = distinct_queues(queues)
-    sorted_members = distinct_members(members)
+    return allocate_sorted(
+        strategy, distinct_queues(queues), distinct_members(members), scope, params
+    )
+
+
+def allocate_sorted(
+    strategy: str,
+    queues: list[MessageQueue],
+    members: list[str],
+    scope: Scope,
+    params: Mapping[str, object],
+) -> Allocation:
+    """`allocate` for a caller who has sorted both, and knows that nothing is there twice."""
     rule = _bind(strategy, params)
     if scope not in ("all", "topic"):
         raise UsageError(f'scope is {scope!r}; it is "all" or "topic"')
-    if not sorted_queues or not sorted_members:
-        return {member: [] for member in sorted_members}
+    if not queues or not members:
+        return {member: [] for member in members}
     # What the user wrote is the whole answer, whichever topics are asked about.
     if scope == "all" or _split_name(strategy)[0] == "CONFIG":
-        return rule(sorted_queues, sorted_members)
-    result: Allocation = {member: [] for member in sorted_members}
-    for topic_queues in by_topic(sorted_queues):
-        for member, owned in rule(topic_queues, sorted_members).items():
+        return rule(queues, members)
+    result: Allocation = {member: [] for member in members}
+    for topic_queues in by_topic(queues):
+        for member, owned in rule(topic_queues, members).items():
             result[member].extend(owned)
     return result
 

@@ -27,21 +27,20 @@ def by_lag(
     Ties go to the member with fewer queues, then to the first. Queues with nothing to read, and
     those without a weight, weigh nothing and are dealt so that the counts are even.
     """
-    weigh = _checked(weights or {})
-    place = {queue: number for number, queue in enumerate(queues)}
-    heavy = [queue for queue in queues if weigh.get(queue, 0) > 0]
-    heavy.sort(key=lambda queue: -weigh[queue])
-    owned: list[list[MessageQueue]] = [[] for _ in members]
-    for queue, index in zip(
-        heavy, deal([weigh[queue] for queue in heavy], len(members)), strict=True
-    ):
-        owned[index].append(queue)
-    idle = [queue for queue in queues if weigh.get(queue, 0) == 0]
-    for queue, index in zip(idle, deal_idle(len(idle), [len(part) for part in owned]), strict=True):
-        owned[index].append(queue)
-    for part in owned:
-        part.sort(key=place.__getitem__)
-    return dict(zip(members, owned, strict=True))
+    _check(weights or {})
+    sizes = [weights.get(queue, 0) for queue in queues] if weights else [0] * len(queues)
+    heavy = [number for number, size in enumerate(sizes) if size]
+    heavy.sort(key=lambda number: -sizes[number])
+    owned: list[list[int]] = [[] for _ in members]
+    for number, taker in zip(heavy, deal([sizes[n] for n in heavy], len(members)), strict=True):
+        owned[taker].append(number)
+    idle = [number for number, size in enumerate(sizes) if not size]
+    for number, taker in zip(idle, deal_idle(len(idle), list(map(len, owned))), strict=True):
+        owned[taker].append(number)
+    return {
+        member: [queues[number] for number in sorted(own)]
+        for member, own in zip(members, owned, strict=True)
+    }
 
 
 def deal(weights: Sequence[int], takers: int) -> list[int]:
@@ -67,8 +66,7 @@ def deal_idle(count: int, held: Sequence[int]) -> list[int]:
     return chosen
 
 
-def _checked(weights: Mapping[MessageQueue, int]) -> Mapping[MessageQueue, int]:
+def _check(weights: Mapping[MessageQueue, int]) -> None:
     for queue, weight in weights.items():
         if weight < 0:
             raise UsageError(f"the weight of {queue} is {weight}; a weight must be 0 or more")
-    return weights

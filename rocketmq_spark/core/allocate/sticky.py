@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 from rocketmq_spark.core.allocate.types import Allocation
 from rocketmq_spark.core.model import MessageQueue
@@ -28,20 +29,14 @@ def sticky(
     and the larger shares go first to those who held enough to fill them.
     """
     held = _held(queues, members, previous or {})
-    shares = _shares(len(queues), members, held)
+    shares = _shares(len(queues), held)
+    kept = [own[:size] for own, size in zip(held, shares, strict=True)]
+    settled = {number for own in kept for number in own}
+    homeless = iter([number for number in range(len(queues)) if number not in settled])
     result: Allocation = {}
-    kept: set[MessageQueue] = set()
-    for member in members:
-        result[member] = held[member][: shares[member]]
-        kept.update(result[member])
-    homeless = iter([queue for queue in queues if queue not in kept])
-    place = {queue: number for number, queue in enumerate(queues)}
-    for member in members:
-        owned = result[member]
-        missing = shares[member] - len(owned)
-        if missing:
-            owned.extend(next(homeless) for _ in range(missing))
-            owned.sort(key=place.__getitem__)
+    for member, own, size in zip(members, kept, shares, strict=True):
+        own += islice(homeless, size - len(own))
+        result[member] = [queues[number] for number in sorted(own)]
     return result
 
 
@@ -49,21 +44,27 @@ def _held(
     queues: Sequence[MessageQueue],
     members: Sequence[str],
     previous: Mapping[str, Sequence[MessageQueue]],
-) -> Allocation:
-    """What is left of the plan before: present members, present queues, each queue once."""
-    owner: dict[MessageQueue, str] = {}
-    for member in members:
+) -> list[list[int]]:
+    """What is left of the plan before, by numbers: present members and queues, each queue once."""
+    number_of = {queue: number for number, queue in enumerate(queues)}
+    owners: list[int | None] = [None] * len(queues)
+    for taker, member in enumerate(members):
         for queue in previous.get(member, ()):
-            owner.setdefault(queue, member)
-    held: Allocation = {member: [] for member in members}
-    for queue in queues:
-        if queue in owner:
-            held[owner[queue]].append(queue)
+            number = number_of.get(queue)
+            if number is not None and owners[number] is None:
+                owners[number] = taker
+    held: list[list[int]] = [[] for _ in members]
+    for number, owner in enumerate(owners):
+        if owner is not None:
+            held[owner].append(number)
     return held
 
 
-def _shares(count: int, members: Sequence[str], held: Allocation) -> dict[str, int]:
-    size, larger = divmod(count, len(members))
+def _shares(count: int, held: Sequence[Sequence[int]]) -> list[int]:
+    size, larger = divmod(count, len(held))
+    shares = [size] * len(held)
     # Stable: who can fill a larger share comes first, and among equals the members' order holds.
-    by_need = sorted(members, key=lambda member: len(held[member]) <= size)
-    return {member: size + (rank < larger) for rank, member in enumerate(by_need)}
+    by_need = sorted(range(len(held)), key=lambda taker: len(held[taker]) <= size)
+    for taker in by_need[:larger]:
+        shares[taker] += 1
+    return shares
