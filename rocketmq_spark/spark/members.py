@@ -67,9 +67,14 @@ def _fixed(text: str) -> list[str] | None:
         raise UsageError(f"option executors is {text!r}: {error}") from error
 
 
+_warned = False
+
+
 def _guess(registered: bool) -> list[str]:
+    global _warned
     cores = os.cpu_count() or 1
-    if not registered:
+    if not registered and not _warned:
+        _warned = True  # once for each process is enough
         log.warning(
             "the planner cannot see Spark's executors and plans for the %d cores of the driver's "
             "machine; call rocketmq_spark.register(spark), or set the option executors",

@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 
 from rocketmq_spark.core.offsets import parse_ending_offsets, parse_starting_offsets
 from rocketmq_spark.core.options import BATCH, STREAM, SourceOptions, read_options
+from rocketmq_spark.errors import RocketMQError
 from rocketmq_spark.spark import members
 from rocketmq_spark.spark.planner import plan_options
 from rocketmq_spark.spark.read import RocketMQBatchReader, RocketMQStreamReader
@@ -29,7 +30,11 @@ class RocketMQDataSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        _checked(dict(options), "")
+        try:
+            _checked(dict(options), "")
+        except RocketMQError as error:
+            # Spark shows a user every frame; this one is enough, the sentence says the rest.
+            raise type(error)(str(error)) from None
 
     @classmethod
     def name(cls) -> str:
