@@ -87,6 +87,23 @@ def test_one_that_the_server_closed_meanwhile_is_replaced(network: Network) -> N
     assert network.streams[0][1].closed
 
 
+def test_nobody_is_handed_one_that_has_ended(network: Network) -> None:
+    pool = network.pool()
+    pool.ask("a:1", ASK, "w", soon())
+    network.end_all()
+    with pool.connection("a:1", soon()) as connection:
+        assert bytes(connection.call(ASK, soon()).body) == b"fine"
+
+
+def test_what_the_server_asked_meanwhile_is_answered_first(network: Network) -> None:
+    pool = network.pool()
+    pool.ask("a:1", ASK, "w", soon())
+    [(_, stream)] = network.streams
+    stream.push(Frame(307, 5))
+    with pool.connection("a:1", soon()):
+        assert [reply.opaque for reply in stream.replies] == [5]
+
+
 def test_one_that_the_server_closes_at_the_very_moment_is_replaced(network: Network) -> None:
     network.servers["a:1"] = in_turn(answer(), CUT, answer(body=b"second"))
     pool = network.pool()
