@@ -307,6 +307,21 @@ def declared() -> Iterator[Declared]:
         yield Declared(field=field.name, section=section, **field.metadata)
 
 
+def as_markdown() -> str:
+    """The table for the README, and for `rocketmq-spark options`."""
+    lines = []
+    section = None
+    for row in declared():
+        if row.section != section:
+            section = row.section
+            lines += ["", f"**{section}**", "", "| option | default | for | meaning |"]
+            lines += ["|---|---|---|---|"]
+        default = f"`{row.default}`" if row.default else ""
+        meaning = row.meaning.replace("|", "\\|")
+        lines.append(f"| `{row.name}` | {default} | {row.kinds} | {meaning} |")
+    return "\n".join(lines[1:]) + "\n"
+
+
 def read_options(given: Mapping[str, str], kind: str = "") -> SourceOptions:
     """A user's options, checked one by one and together; for a STREAM, a BATCH, or either."""
     known = {row.name.lower(): row for row in declared()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,10 @@ from pyspark.sql.datasource import InputPartition
 
 from rocketmq_spark.core.model import OffsetRange
 from rocketmq_spark.core.options import SourceOptions
+from rocketmq_spark.errors import OffsetOutOfRangeError
 from rocketmq_spark.spark.clients import client_for
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -28,14 +32,42 @@ def read_partition(
     partition: RocketMQPartition, options: SourceOptions, columns: Sequence[str]
 ) -> Iterator[Any]:
     """RecordBatches; the rows of a queue in offset order."""
-    client = client_for(options)
     for part in partition.ranges:
-        yield from client.read(
+        yield from _read_range(part, partition.member, options, columns)
+
+
+def _read_range(
+    part: OffsetRange, member: str, options: SourceOptions, columns: Sequence[str]
+) -> Iterator[Any]:
+    client = client_for(options)
+    at = part.start
+    while at < part.end:
+        reader = client.read(
             part.queue,
-            part.start,
+            at,
             part.end,
             columns,
             sub_expression=options.sub_expression,
             sql_expression=options.sql_expression or "",
-            consumer_id=partition.member,
+            consumer_id=member,
         )
+        try:
+            yield from reader
+            return
+        except OffsetOutOfRangeError as error:
+            # The messages were there when the batch was planned and are not any more.
+            if options.fail_on_data_loss:
+                raise OffsetOutOfRangeError(
+                    f"{error}; set failOnDataLoss=false to go on with what there is",
+                    code=error.code,
+                    remark=error.remark,
+                ) from None
+            low, high = client.offsets(part.queue)
+            following = low if at <= reader.position < low <= high else part.end
+            log.warning(
+                "data loss accepted: offsets %d to %d of %s are gone",
+                reader.position,
+                min(following, part.end),
+                part.queue,
+            )
+            at = following
