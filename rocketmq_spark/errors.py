@@ -10,7 +10,8 @@ A message says what happened, where (topic, broker, queue, offset, address) and 
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 
 class RocketMQError(Exception):
@@ -194,6 +195,14 @@ class NotStoredSafelyError(BrokerError):
 
 class OffsetOutOfRangeError(BrokerError):
     """The offset wanted is below the broker's first message or above its last: data were lost."""
+
+
+class SendError(RocketMQError):
+    """Some messages were not stored. `results` has a SendResult for each message, in order."""
+
+    def __init__(self, message: str, results: Sequence[Any] = ()) -> None:
+        super().__init__(message)
+        self.results = list(results)
 
 
 # --- our own tools ----------------------------------------------------------------------------

@@ -9,9 +9,15 @@ import pytest
 
 from rocketmq_spark import errors
 from rocketmq_spark.client.outgoing import SendResult
-from rocketmq_spark.client.send import SendError
 from rocketmq_spark.core.model import MessageQueue
-from rocketmq_spark.errors import BrokerError, NetworkError, RocketMQError, for_code, from_answer
+from rocketmq_spark.errors import (
+    BrokerError,
+    NetworkError,
+    RocketMQError,
+    SendError,
+    for_code,
+    from_answer,
+)
 
 CLASSES = [
     kind

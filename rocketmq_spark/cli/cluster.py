@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 from rich.console import Console
@@ -14,11 +15,33 @@ from rocketmq_spark.local_cluster import LocalCluster, find_java, resolve
 _console = Console(stderr=True)
 
 
+# Where there is no terminal to draw on (CI, a pipe), a line now and then says it is alive.
+_SECONDS_BETWEEN_LINES = 15.0
+
+
+@contextmanager
+def _telling(console: Console, first: str) -> Iterator[Callable[[str], None]]:
+    """Shows what is going on: one line that changes, or a few lines that stay."""
+    if console.is_terminal:
+        with console.status(first) as status:
+            yield status.update
+        return
+    last = time.monotonic()
+
+    def tell(words: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
+            console.print(words, highlight=False)
+
+    yield tell
+
+
 @contextmanager
 def started(console: Console, **settings: object) -> Iterator[LocalCluster]:
     """A cluster, with a line that says what it is waiting for until it is there."""
-    with console.status("starting RocketMQ") as status:
-        cluster = LocalCluster(progress=status.update, **settings)  # type: ignore[arg-type]
+    with _telling(console, "starting RocketMQ") as tell:
+        cluster = LocalCluster(progress=tell, **settings)  # type: ignore[arg-type]
         cluster.open()
     with closing(cluster):
         yield cluster
@@ -50,5 +73,5 @@ def serve(
 
 def fetch(release: str) -> None:
     find_java()
-    with _console.status(f"looking for RocketMQ {release}") as status:
-        resolve(release, status.update)
+    with _telling(_console, f"looking for RocketMQ {release}") as tell:
+        resolve(release, tell)

@@ -14,10 +14,10 @@ from rocketmq_spark.client.metadata import Metadata, Unreachable
 from rocketmq_spark.client.outgoing import Message, SendResult
 from rocketmq_spark.client.pool import Pool
 from rocketmq_spark.client.pull import Filter, PullSettings, RangeReader
-from rocketmq_spark.client.send import Sender, SendError, SendSettings
+from rocketmq_spark.client.send import Sender, SendSettings
 from rocketmq_spark.client.transport import Tls, open_stream
 from rocketmq_spark.core.model import BrokerData, MessageQueue
-from rocketmq_spark.errors import UsageError
+from rocketmq_spark.errors import SendError, UsageError
 from rocketmq_spark.wire import commands
 from rocketmq_spark.wire.acl import Credentials
 from rocketmq_spark.wire.decode import Decoder

@@ -220,7 +220,7 @@ class RangeReader:
         if code in (NOT_FOUND, RETRY_IMMEDIATELY):
             after = number(frame, "nextBeginOffset")
             self._follow_suggestion(frame)
-            if code == RETRY_IMMEDIATELY and remark == _REMOVING and not self._filter.selects:
+            if code == RETRY_IMMEDIATELY and remark == _REMOVING:
                 raise self._out_of_range(ask, frame, address)
             if after > ask.offset:
                 self._window.answered(ask, after, b"")
@@ -237,7 +237,6 @@ class RangeReader:
         if isinstance(error, TopicNotFoundError) and self._served_by_slave(address):
             raise _TryAgainError(error)  # it has not heard of a young topic yet
         if error.retriable:
-            self._prefer = MASTER_ID  # also when a slave was suggested but may not be read
             raise _TryAgainError(error)
         raise error
 

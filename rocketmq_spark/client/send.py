@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from rocketmq_spark.client.metadata import Metadata
 from rocketmq_spark.client.outgoing import Message, Request, SendResult, make_requests
 from rocketmq_spark.client.pool import Pool
+from rocketmq_spark.client.retry import FIRST_PAUSE
 from rocketmq_spark.core.model import MessageQueue, Route
 from rocketmq_spark.errors import (
     BrokerError,
@@ -19,6 +20,7 @@ from rocketmq_spark.errors import (
     NoPermissionError,
     ProtocolError,
     RocketMQError,
+    SendError,
     UnavailableError,
     from_answer,
 )
@@ -44,14 +46,6 @@ class SendSettings:
     in_flight: int = 8
     compress_above: int = 4096
     compression: str = "zlib"
-
-
-class SendError(RocketMQError):
-    """Some messages were not stored. `results` has one entry for each message, in order."""
-
-    def __init__(self, message: str, results: Sequence[SendResult] = ()) -> None:
-        super().__init__(message)
-        self.results = list(results)
 
 
 class Sender:
@@ -81,6 +75,8 @@ class Sender:
             if not requests:
                 break
             if attempt < self._settings.retries:
+                # A broker that is busy, or whose slave has just taken over, needs a moment.
+                time.sleep(FIRST_PAUSE * 2**attempt)
                 route = self._asked_anew(route)
                 requests = self._elsewhere(route, requests)
         ordered = [results[row] for row in range(len(messages))]

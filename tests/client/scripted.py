@@ -78,6 +78,7 @@ class ScriptedStream:
 
     def __init__(self, handler: Handler, at_once: int = 1 << 30) -> None:
         self.requests: list[Frame] = []
+        self.writes: list[int] = []  # how many requests came at once
         self.replies: list[Frame] = []  # what the client answered to the server's own requests
         self.deadlines: list[float] = []
         self.closed = False
@@ -100,7 +101,9 @@ class ScriptedStream:
         self.deadlines.append(deadline)
         if self._ended or self.closed:
             raise ConnectionLostError("the scripted connection broke")
-        for frame in self._frames.feed(data):
+        frames = self._frames.feed(data)
+        self.writes.append(sum(not frame.is_response for frame in frames))
+        for frame in frames:
             if frame.is_response:
                 self.replies.append(frame)
                 continue

@@ -235,7 +235,7 @@ messages = st.builds(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(derandomize=True, deadline=None, max_examples=80)
 @given(
     st.lists(messages | st.builds(Message, st.just(b"late"), delay_level=st.just(1)), max_size=40),
     st.integers(0, 100),

@@ -12,7 +12,7 @@ import pytest
 
 from rocketmq_spark.client.metadata import Metadata
 from rocketmq_spark.client.outgoing import Message
-from rocketmq_spark.client.send import Sender, SendError, SendSettings
+from rocketmq_spark.client.send import Sender, SendSettings
 from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.errors import (
     BusyError,
@@ -21,6 +21,7 @@ from rocketmq_spark.errors import (
     NoPermissionError,
     RequestTimeoutError,
     ResponseError,
+    SendError,
     TopicNotFoundError,
     UnavailableError,
 )
@@ -169,18 +170,19 @@ def test_no_more_in_flight_than_allowed(network: Network) -> None:
     plain = Store()
     network.servers["n:1"] = name_server({"T": route_body({"b-a": {0: "a:0"}})})
 
+    # The oldest is answered when three are there, and all of them when no more will come.
     def hold(request: Frame) -> Iterable[Reply]:
         held.append(request)
         most.append(len(held))
-        if len(held) == 3:
-            for waiting in reversed(held):
-                yield to_bytes(plain.store("b-a", waiting), waiting)
-            held.clear()
+        while len(held) >= 3 or (held and len(most) == 12):
+            waiting = held.pop(0)
+            yield to_bytes(plain.store("b-a", waiting), waiting)
 
     network.servers["a:0"] = hold
     messages = numbered(12, delay_level=1)  # each travels alone
     assert len(sender(network, in_flight=3).send("T", messages)) == 12
-    assert max(most) == 3
+    [stream] = [stream for address, stream in network.streams if address == "a:0"]
+    assert stream.writes == [3, *[1] * 9]
 
 
 # --- failures ---------------------------------------------------------------------------------

@@ -192,7 +192,7 @@ def test_a_broker_that_is_restarted_is_read_on_and_written_on(
         starting.append(threading.Thread(target=restart, args=(replicated, MASTER)))
         starting[0].start()
 
-    replicated.stop(SLAVE)  # or it would be read meanwhile
+    replicated.kill(SLAVE)  # or it would be read meanwhile
     try:
         found = read_and(client, queue, (3000, bounce))
     finally:

@@ -118,11 +118,11 @@ def test_offset_at_of_an_empty_queue(client: Client, topic: str) -> None:
 
 def spaced_messages(client: Client, queue: MessageQueue) -> list[int]:
     """Send groups of messages with one store time each, and time in between."""
-    for _ in range(6):
+    for sent in range(8, 49, 8):
         client.send(queue.topic, [Message(f"{i}", queue=queue) for i in range(8)])
-        last = rows(client, queue, columns=["storeTimestamp"])
-        until(lambda last=last: time.time() * 1000 > last[-1]["storeTimestamp"] + 3)  # type: ignore[misc]
-    until(lambda: client.offsets(queue)[1] == 48)
+        until(lambda sent=sent: client.offsets(queue)[1] == sent)  # type: ignore[misc]
+        (last,) = rows(client, queue, sent - 1, sent, columns=["storeTimestamp"])
+        until(lambda last=last: time.time() * 1000 > last["storeTimestamp"] + 3)  # type: ignore[misc]
     return [row["storeTimestamp"] for row in rows(client, queue, columns=["storeTimestamp"])]
 
 

@@ -15,7 +15,7 @@ from rocketmq_spark.errors import ResponseError
 from rocketmq_spark.wire import answers
 from rocketmq_spark.wire.frame import Frame
 
-QUICK = settings(derandomize=True, deadline=None, max_examples=150)
+QUICK = settings(derandomize=True, deadline=None, max_examples=100)
 
 QUEUES = '[{"brokerName":"b-a","perm":6,"readQueueNums":4,"topicSysFlag":0,"writeQueueNums":2}]'
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rocketmq_spark.errors import ResponseError
 from rocketmq_spark.wire.loose_json import loads
 
-QUICK = settings(derandomize=True, deadline=None, max_examples=150)
+QUICK = settings(derandomize=True, deadline=None, max_examples=80)
 
 
 @pytest.mark.parametrize(
