@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 from rocketmq_spark.client import Client
 from rocketmq_spark.client.retry import retry
 from rocketmq_spark.core.model import MessageQueue
-from rocketmq_spark.core.offset_json import queue_list
 from rocketmq_spark.core.offsets import Positions
 from rocketmq_spark.core.options import SourceOptions
 from rocketmq_spark.errors import RocketMQError, TopicNotFoundError, UsageError
@@ -57,13 +56,14 @@ class Facts:
         self._moment = _SHORTEST
         self._topics: list[str] = []
         self._discovered = float("-inf")
-        self._silent: set[str] = set()  # brokers that did not answer last time
+        self._absent: set[str] = set()  # brokers and topics that were not there last time
+        self._stored: dict[MessageQueue, tuple[int, int]] = {}  # the last answer of `stored_at`
 
     def bounds(self) -> Bounds:
         """Of this moment: asked anew, or a moment ago."""
         now = self._now()
         if self._bounds is None or now - self._looked >= self._moment:
-            found = self._patiently(self._look)
+            found = self.patiently(self._look)
             changed = found != self._bounds
             self._moment = _SHORTEST if changed else min(self._moment * 2, _LONGEST)
             self._bounds, self._looked = found, self._now()
@@ -75,13 +75,13 @@ class Facts:
         return self.bounds()
 
     def offset_at(self, queue: MessageQueue, millis: int) -> int:
-        return self._patiently(lambda: self._client.offset_at(queue, millis))
+        return self.patiently(lambda: self._client.offset_at(queue, millis))
 
     def committed(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
         """What the brokers hold of the consumer group; queues without it are left out."""
         group = self._options.consumer_group
         ask = partial(self._client.committed, group)
-        found = {queue: self._patiently(partial(ask, queue)) for queue in queues}
+        found = {queue: self.patiently(partial(ask, queue)) for queue in queues}
         return {queue: offset for queue, offset in found.items() if offset is not None}
 
     def commit(self, positions: Positions) -> None:
@@ -95,10 +95,14 @@ class Facts:
 
     def stored_at(self, queue: MessageQueue, offset: int) -> int | None:
         """When a message was stored, in epoch milliseconds."""
+        known_offset, known = self._stored.get(queue, (-1, 0))
+        if known_offset == offset:
+            return known  # it never changes, and a progress asks for it again and again
         sample = self._sample(queue, offset, offset + 1, "storeTimestamp")
         if sample is None:
             return None
         micros: int = sample.column(0).cast("int64")[0].as_py()
+        self._stored[queue] = (offset, micros // 1000)
         return micros // 1000
 
     def typical_size(self, queue: MessageQueue, start: int, end: int) -> float:
@@ -120,16 +124,23 @@ class Facts:
         if refresh:
             self._topics = self._find_topics()
         silent: dict[str, RocketMQError] = {}
+        gone: dict[str, RocketMQError] = {}
         found: dict[MessageQueue, tuple[int, int]] = {}
         for topic in self._topics:
-            found.update(
-                self._client.topic_offsets(topic, refresh=refresh, skip=silent.__setitem__)
-            )
+            try:
+                found.update(
+                    self._client.topic_offsets(topic, refresh=refresh, skip=silent.__setitem__)
+                )
+            except TopicNotFoundError as error:
+                if self._bounds is None:
+                    raise
+                gone[topic] = error  # deleted; or its last broker is down, which looks the same
         if silent and not found:
             raise next(iter(silent.values()))
-        for name in silent.keys() - self._silent:
-            log.warning("broker %s is left out until it answers: %s", name, silent[name])
-        self._silent = set(silent)
+        self._warn(
+            {f"broker {name}": error for name, error in silent.items()}
+            | {f"topic {name}": error for name, error in gone.items()}
+        )
         if refresh:
             self._discovered = self._now()
         found = self._assigned(found)
@@ -138,12 +149,18 @@ class Facts:
             {queue: high for queue, (_, high) in found.items()},
         )
 
+    def _warn(self, absent: dict[str, RocketMQError]) -> None:
+        """Once for each that has gone: nothing of it is forgotten."""
+        for what in absent.keys() - self._absent:
+            log.warning("%s is left out until it is back: %s", what, absent[what])
+        self._absent = set(absent)
+
     def _find_topics(self) -> list[str]:
         options = self._options
         if options.topic is not None:
             topics = list(options.topic)
         elif options.assign is not None:
-            topics = sorted(options.assign)
+            topics = sorted({queue.topic for queue in options.assign})
         else:
             pattern = options.topic_pattern
             assert pattern is not None  # the options were checked
@@ -166,15 +183,15 @@ class Facts:
     def _assigned(
         self, found: dict[MessageQueue, tuple[int, int]]
     ) -> dict[MessageQueue, tuple[int, int]]:
-        if self._options.assign is None:
+        wanted = self._options.assign
+        if wanted is None:
             return found
-        wanted = queue_list(self._options.assign, "assign")
         missing = [queue for queue in wanted if queue not in found]
         if missing and self._bounds is None:
             raise UsageError(f"assign names {missing[0]}, which cannot be read now; check its ids")
         return {queue: found[queue] for queue in wanted if queue in found}
 
-    def _patiently(self, ask: Callable[[], T]) -> T:
+    def patiently(self, ask: Callable[[], T]) -> T:
         """Spark ends a query on any exception of its planner, so what may pass is waited for."""
         deadline = self._now() + self._options.timeout * max(1, self._options.retries)
         return retry(ask, deadline, lambda: None)

@@ -16,6 +16,7 @@ from typing import Any
 from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.core.offset_json import nested, queue_numbers
 from rocketmq_spark.core.offsets import (
+    DataLoss,
     Offsets,
     Positions,
     advance,
@@ -30,7 +31,7 @@ from rocketmq_spark.core.offsets import (
 from rocketmq_spark.core.options import BATCH, SourceOptions
 from rocketmq_spark.core.plan import Partition, Plan, PlanOptions, plan
 from rocketmq_spark.core.rebalance import Rebalance, rebalance
-from rocketmq_spark.errors import OffsetOutOfRangeError
+from rocketmq_spark.errors import OffsetOutOfRangeError, UnavailableError
 from rocketmq_spark.spark.facts import Bounds, Facts
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ class Planner:
         self._last_batch = time.monotonic()
         self._mirrored: Positions = {}
         self._seen = Offsets.initial()
+        self._losses: list[DataLoss] = []
 
     # --- from one offset to the next ----------------------------------------------------------
 
@@ -61,7 +63,7 @@ class Planner:
         """The end of the next batch; `start` itself when there is nothing to read."""
         self._seen = start
         self._mirror(start)
-        bounds = self._facts.bounds()
+        bounds = self._facts.patiently(lambda: self._bounds(start))
         begun = self._begun(start, bounds)
         starts = {q: begun.get(q, start.positions.get(q, 0)) for q in bounds.queues}
         ends = self._available(starts, bounds)
@@ -77,10 +79,29 @@ class Planner:
         following = advance(start, planned.ends, begun)
         if following is not start:
             self._last_batch = time.monotonic()
+            for loss in self._losses:
+                log.warning("data loss accepted: %s; going on from %d", loss.facts, loss.resume_at)
         return following
+
+    def _bounds(self, start: Offsets) -> Bounds:
+        """Of now. A run that has pinned its end must not stop early for want of a broker."""
+        bounds = self._facts.bounds()
+        if self._pinned is not None and start.resolved:
+            missing = [
+                queue
+                for queue, end in self._pinned.items()
+                if queue not in bounds.last and start.positions.get(queue, 0) < end
+            ]
+            if missing:
+                raise UnavailableError(
+                    f"{missing[0]} was there when this run of Trigger.AvailableNow began and "
+                    "cannot be read now; run it again when its broker is back"
+                )
+        return bounds
 
     def _begun(self, start: Offsets, bounds: Bounds) -> dict[MessageQueue, int]:
         """Starts to be recorded: all of them at first, later those of new and of cut queues."""
+        self._losses = []
         if not start.resolved:
             return starting_positions(self._options, self._facts, bounds)
         begun = {queue: bounds.first[queue] for queue in new_queues(start, bounds.queues)}
@@ -88,8 +109,7 @@ class Planner:
         if losses and self._options.fail_on_data_loss:
             more = f" ({len(losses) - 1} more queues like it)" if len(losses) > 1 else ""
             raise OffsetOutOfRangeError(f"{losses[0]}{more}", code=21)
-        for loss in losses:
-            log.warning("data loss accepted: %s", loss)
+        self._losses = losses
         return {**begun, **skip_losses(losses)}
 
     def _available(self, starts: Positions, bounds: Bounds) -> dict[MessageQueue, int]:
@@ -152,7 +172,10 @@ class Planner:
     def _note(self, planned: Plan) -> None:
         change = rebalance(self._assignment, planned.assignment)
         if change:
-            log.info("rebalance: %r", change)
+            log.info(
+                "rebalance: %d dropped, %d kept, %d added: %s",
+                *(change.dropped, change.kept, change.added, change.why),
+            )
             self._rebalance = change
         self._assignment = planned.assignment
 
