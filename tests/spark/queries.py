@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +21,12 @@ from rocketmq_spark.client.outgoing import SendResult
 
 # Far more than a query needs, even with all processors taken.
 PATIENCE = 120.0
+
+# Where a row was stored, what it is, and who read it.
+COLUMNS = (
+    "topic string, brokerName string, queueId int, queueOffset bigint, body binary, "
+    "consumerId string"
+)
 
 T = TypeVar("T")
 Row = dict[str, Any]
@@ -116,12 +122,7 @@ class Run:
     @property
     def rows(self) -> list[Row]:
         """What this run has written so far."""
-        return [
-            row
-            for path in _files(self.folder)
-            if path not in self._before
-            for row in parquet.read_table(path, partitioning=None).to_pylist()
-        ]
+        return written(self.folder, self._before)
 
     @property
     def bodies(self) -> list[str]:
@@ -152,6 +153,16 @@ class Run:
             return next((r for r in map(report, self.query.recentProgress) if wanted(r)), None)
 
         return until(found, PATIENCE, "a progress that shows it") or {}
+
+
+def written(folder: Path, before: Collection[Path] = ()) -> list[Row]:
+    """What all runs of a stream have written, but for the files `before`."""
+    return [
+        row
+        for path in _files(folder)
+        if path not in before
+        for row in parquet.read_table(path, partitioning=None).to_pylist()
+    ]
 
 
 def bodies(rows: Iterable[Row]) -> list[str]:
