@@ -6,64 +6,40 @@ The fields of `SourceOptions` are the table. Checking a user's options, the READ
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from rocketmq_spark.core import parse
+from rocketmq_spark.core import declare, parse
 from rocketmq_spark.core.allocate import STRATEGIES
+from rocketmq_spark.core.declare import BATCH, STREAM, option
+from rocketmq_spark.core.model import MessageQueue
+from rocketmq_spark.core.offsets import (
+    Positions,
+    Where,
+    parse_ending_offsets,
+    parse_queues,
+    parse_starting_offsets,
+    parse_timestamps,
+)
 from rocketmq_spark.errors import UsageError
 
-STREAM = "stream"
-BATCH = "batch"
-BOTH = f"{STREAM}, {BATCH}"
+__all__ = ["BATCH", "STREAM", "SourceOptions", "as_markdown", "read_options"]
 
-
-@dataclass(frozen=True)
-class Declared:
-    """One row of the table."""
-
-    field: str
-    name: str
-    parser: Callable[[str], Any]
-    default: str
-    kinds: str
-    meaning: str
-    section: str
-    secret: bool
-
-
-def option(
-    name: str,
-    parser: Callable[[str], Any],
-    default: str,
-    meaning: str,
-    kinds: str = BOTH,
-    *,
-    secret: bool = False,
-) -> Any:
-    """A field that is an option. `default` is text as a user would write it; '' means none."""
-    value = parser(default) if default else None
-    row = {
-        "name": name,
-        "parser": parser,
-        "default": default,
-        "kinds": kinds,
-        "meaning": meaning,
-        "secret": secret,
-    }
-    # A default may be a list of names or a mapping; frozen values need no factory.
-    return dataclasses.field(default=value, repr=False, metadata=row)
+# Offsets of brokers belong to a group. Two queries that only read may share this one.
+READING_GROUP = "rocketmq_spark_reader"
 
 
 @dataclass(frozen=True, repr=False)
 class SourceOptions:
-    # Where
     name_server: str = option(
-        "nameServer", parse.text, "", "Required. `host:port`, several separated by `;`."
+        "nameServer",
+        parse.text,
+        "",
+        "Required. `host:port`, several separated by `;`.",
+        section="Where",
     )
     topic: tuple[str, ...] | None = option(
         "topic", parse.names, "", "A topic, or several separated by commas."
@@ -74,9 +50,9 @@ class SourceOptions:
         "",
         "A regular expression for whole topic names; new topics are found while the query runs.",
     )
-    assign: dict[str, Any] | None = option(
+    assign: list[MessageQueue] | None = option(
         "assign",
-        parse.json_object,
+        parse_queues,
         "",
         'Only these queues: `{"topic":{"broker-a":[0,1]}}`.',
     )
@@ -89,9 +65,12 @@ class SourceOptions:
     wait_for_topic: float = option(
         "waitForTopic", parse.duration, "0s", "How long to wait for a topic that does not exist."
     )
-    # What
     sub_expression: str = option(
-        "subExpression", parse.text, "*", "Only these tags: `TagA || TagB`. The broker filters."
+        "subExpression",
+        parse.text,
+        "*",
+        "Only these tags: `TagA || TagB`. The broker filters.",
+        section="What",
     )
     sql_expression: str | None = option(
         "sqlExpression",
@@ -99,15 +78,15 @@ class SourceOptions:
         "",
         "Only what this SQL92 expression selects: `price > 10`. The broker filters.",
     )
-    # From, to
-    starting_offsets: str | None = option(
+    starting_offsets: Where | None = option(
         "startingOffsets",
-        parse.text,
+        parse_starting_offsets,
         "",
         "`earliest`, `latest`, `group` (where `consumerGroup` is), or JSON "
         '`{"topic":{"broker-a":{"0":17}}}` with -2 for earliest and -1 for latest. '
         "Default: `latest` for a stream, `earliest` for a batch. A query that has a checkpoint "
-        "goes on from there.",
+        "goes on from there. A queue that is found later begins at its earliest message.",
+        section="From, to",
     )
     starting_timestamp: int | None = option(
         "startingTimestamp",
@@ -115,14 +94,18 @@ class SourceOptions:
         "",
         "Start at the first message stored at or after this time (epoch milliseconds).",
     )
-    starting_offsets_by_timestamp: dict[str, Any] | None = option(
+    starting_offsets_by_timestamp: Positions | None = option(
         "startingOffsetsByTimestamp",
-        parse.json_object,
+        partial(parse_timestamps, option="startingOffsetsByTimestamp"),
         "",
         'The same for single queues: `{"topic":{"broker-a":{"0":1700000000000}}}`.',
     )
-    ending_offsets: str | None = option(
-        "endingOffsets", parse.text, "", "`latest` (the default), or JSON as above.", BATCH
+    ending_offsets: Where | None = option(
+        "endingOffsets",
+        parse_ending_offsets,
+        "",
+        "`latest` (the default), or JSON as above.",
+        BATCH,
     )
     ending_timestamp: int | None = option(
         "endingTimestamp",
@@ -131,10 +114,13 @@ class SourceOptions:
         "End before the first message stored at or after this time.",
         BATCH,
     )
-    ending_offsets_by_timestamp: dict[str, Any] | None = option(
-        "endingOffsetsByTimestamp", parse.json_object, "", "The same for single queues.", BATCH
+    ending_offsets_by_timestamp: Positions | None = option(
+        "endingOffsetsByTimestamp",
+        partial(parse_timestamps, option="endingOffsetsByTimestamp"),
+        "",
+        "The same for single queues.",
+        BATCH,
     )
-    # How much
     max_offsets_per_trigger: int | None = option(
         "maxOffsetsPerTrigger",
         parse.whole(1),
@@ -142,6 +128,7 @@ class SourceOptions:
         "At most so many messages a batch, shared over the queues by what each has. "
         "Spark 4.2 and later.",
         STREAM,
+        section="How much",
     )
     max_bytes_per_trigger: int | None = option(
         "maxBytesPerTrigger",
@@ -180,9 +167,8 @@ class SourceOptions:
         "How often to look for new queues and topics.",
         STREAM,
     )
-    # Who
     consumer_group: str = option(
-        "consumerGroup", parse.text, "rocketmq_spark_reader", "The group that brokers see."
+        "consumerGroup", parse.text, READING_GROUP, "The group that brokers see.", section="Who"
     )
     commit_offsets: bool = option(
         "commitOffsets",
@@ -232,13 +218,13 @@ class SourceOptions:
     virtual_nodes: int | None = option(
         "allocate.virtualNodes", parse.whole(1), "", "CONSISTENT_HASH: places on the ring; 10."
     )
-    # Safety
     fail_on_data_loss: bool = option(
         "failOnDataLoss",
         parse.boolean,
         "true",
         "`true`: fail when messages to be read are gone. `false`: go on with what there is, and "
         "log what was passed over.",
+        section="Safety",
     )
     access_key: str | None = option(
         "accessKey",
@@ -267,9 +253,12 @@ class SourceOptions:
         "3",
         "How many timeouts long to go on trying when brokers do not answer.",
     )
-    # Speed
     pull_batch: int = option(
-        "pull.batch", parse.whole(1), "1024", "Most messages asked for at once; brokers give less."
+        "pull.batch",
+        parse.whole(1),
+        "1024",
+        "Most messages asked for at once; brokers give less.",
+        section="Speed",
     )
     pull_in_flight: int = option(
         "pull.inFlight", parse.whole(1), "32", "Pulls on their way at once, for each task."
@@ -279,74 +268,19 @@ class SourceOptions:
     )
 
     def __repr__(self) -> str:
-        """Only what differs from the defaults; a secret is never shown."""
-        parts = []
-        for row in declared():
-            value = getattr(self, row.field)
-            if value != (row.parser(row.default) if row.default else None):
-                parts.append(f"{row.name}={'***' if row.secret else value!r}")
-        return f"SourceOptions({', '.join(parts)})"
-
-
-_SECTIONS = {
-    "name_server": "Where",
-    "sub_expression": "What",
-    "starting_offsets": "From, to",
-    "max_offsets_per_trigger": "How much",
-    "consumer_group": "Who",
-    "fail_on_data_loss": "Safety",
-    "pull_batch": "Speed",
-}
-
-
-def declared() -> Iterator[Declared]:
-    """The table, in order."""
-    section = ""
-    for field in dataclasses.fields(SourceOptions):
-        section = _SECTIONS.get(field.name, section)
-        yield Declared(field=field.name, section=section, **field.metadata)
+        return declare.shown(self)
 
 
 def as_markdown() -> str:
     """The table for the README, and for `rocketmq-spark options`."""
-    lines = []
-    section = None
-    for row in declared():
-        if row.section != section:
-            section = row.section
-            lines += ["", f"**{section}**", "", "| option | default | for | meaning |"]
-            lines += ["|---|---|---|---|"]
-        default = f"`{row.default}`" if row.default else ""
-        meaning = row.meaning.replace("|", "\\|")
-        lines.append(f"| `{row.name}` | {default} | {row.kinds} | {meaning} |")
-    return "\n".join(lines[1:]) + "\n"
+    return declare.as_markdown(SourceOptions)
 
 
 def read_options(given: Mapping[str, str], kind: str = "") -> SourceOptions:
     """A user's options, checked one by one and together; for a STREAM, a BATCH, or either."""
-    known = {row.name.lower(): row for row in declared()}
-    values = {}
-    for name, text in given.items():
-        row = known.get(name.lower())
-        if row is None:
-            raise UsageError(_unknown(name, known))
-        if kind not in row.kinds:
-            other = STREAM if kind == BATCH else BATCH
-            raise UsageError(f"option {row.name} is for a {other} query; this is a {kind} query")
-        try:
-            values[row.field] = row.parser(text)
-        except ValueError as error:
-            shown = "***" if row.secret else repr(text)
-            raise UsageError(f"option {row.name} is {shown}: {error}") from error
-    options = SourceOptions(**values)
+    options = declare.read(SourceOptions, given, kind)
     _check_together(options)
     return options
-
-
-def _unknown(name: str, known: Mapping[str, Declared]) -> str:
-    near = difflib.get_close_matches(name.lower(), known, 1, 0.5)
-    hint = f"did you mean {known[near[0]].name}?" if near else "the README lists all options"
-    return f"unknown option {name!r}: {hint}"
 
 
 def _check_together(options: SourceOptions) -> None:
@@ -360,6 +294,13 @@ def _check_together(options: SourceOptions) -> None:
     )
     if o.topic is None and o.topic_pattern is None and o.assign is None:
         raise UsageError("nothing to read: set topic, topicPattern or assign")
+    if o.assign is not None and not o.assign:
+        raise UsageError("nothing to read: assign names no queue")
+    if o.topic_pattern is not None and o.wait_for_topic:
+        raise UsageError(
+            "waitForTopic waits for topics by name, and topicPattern takes those that are there: "
+            "set only one"
+        )
     _at_most_one(
         "where to start",
         {
@@ -376,6 +317,13 @@ def _check_together(options: SourceOptions) -> None:
             "endingOffsetsByTimestamp": o.ending_offsets_by_timestamp,
         },
     )
+    if (o.starting_timestamp or 0) > (o.ending_timestamp or o.starting_timestamp or 0):
+        raise UsageError(
+            f"startingTimestamp ({o.starting_timestamp}) is after "
+            f"endingTimestamp ({o.ending_timestamp})"
+        )
+    if o.starting_offsets == "group" and o.consumer_group == READING_GROUP:
+        raise UsageError("startingOffsets=group needs consumerGroup: whose offsets?")
     if o.sql_expression is not None and o.sub_expression != "*":
         raise UsageError("subExpression and sqlExpression both select messages: set only one")
     if bool(o.access_key) != bool(o.secret_key):

@@ -11,9 +11,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", re.IGNORECASE)
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", re.IGNORECASE | re.ASCII)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_SIZE = re.compile(r"\s*(\d+)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
+_SIZE = re.compile(r"\s*(\d+)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE | re.ASCII)
+# Up to Java's long; int() alone would take 1_000 and a thousand digits too.
+_WHOLE = re.compile(r"\s*\d{1,18}\s*", re.ASCII)
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -51,10 +53,7 @@ def whole(least: int) -> Callable[[str], int]:
     """A parser of whole numbers from `least` on."""
 
     def parse(value: str) -> int:
-        try:
-            number = int(value)
-        except ValueError:
-            number = least - 1
+        number = int(value) if _WHOLE.fullmatch(value) else least - 1
         if number < least:
             raise ValueError(f"write a whole number, at least {least}")
         return number

@@ -58,12 +58,16 @@ class Facts:
         self._discovered = float("-inf")
         self._absent: set[str] = set()  # brokers and topics that were not there last time
         self._stored: dict[MessageQueue, tuple[int, int]] = {}  # the last answer of `stored_at`
+        self.awaited: set[str] = set()  # topics that did not exist when the query began
 
-    def bounds(self) -> Bounds:
-        """Of this moment: asked anew, or a moment ago."""
-        now = self._now()
-        if self._bounds is None or now - self._looked >= self._moment:
-            found = self.patiently(self._look)
+    def bounds(self, *, complete: bool = False) -> Bounds:
+        """Of this moment: asked anew, or a moment ago.
+
+        A broker that does not answer is left out; when they are to be `complete`, it is an error.
+        """
+        old = self._now() - self._looked >= self._moment
+        if self._bounds is None or old or (complete and self._absent):
+            found = self.patiently(partial(self._look, complete))
             changed = found != self._bounds
             self._moment = _SHORTEST if changed else min(self._moment * 2, _LONGEST)
             self._bounds, self._looked = found, self._now()
@@ -119,20 +123,19 @@ class Facts:
 
     # --- asking -------------------------------------------------------------------------------
 
-    def _look(self) -> Bounds:
+    def _look(self, complete: bool) -> Bounds:
         refresh = self._now() - self._discovered >= self._options.discovery_interval
         if refresh:
             self._topics = self._find_topics()
         silent: dict[str, RocketMQError] = {}
         gone: dict[str, RocketMQError] = {}
         found: dict[MessageQueue, tuple[int, int]] = {}
+        skip = None if complete else silent.__setitem__
         for topic in self._topics:
             try:
-                found.update(
-                    self._client.topic_offsets(topic, refresh=refresh, skip=silent.__setitem__)
-                )
+                found.update(self._client.topic_offsets(topic, refresh=refresh, skip=skip))
             except TopicNotFoundError as error:
-                if self._bounds is None:
+                if self._bounds is None and self._options.topic_pattern is None:
                     raise
                 gone[topic] = error  # deleted; or its last broker is down, which looks the same
         if silent and not found:
@@ -167,6 +170,7 @@ class Facts:
             return [t for t in self._client.topics() if pattern.fullmatch(t)]
         deadline = self._now() + options.wait_for_topic
         while True:
+            topic = ""
             try:
                 for topic in topics:
                     self._client.queues(topic)
@@ -174,6 +178,7 @@ class Facts:
             except TopicNotFoundError as error:
                 if self._topics:
                     return topics  # it was there: gone for now, or for good
+                self.awaited.add(topic)
                 if self._now() >= deadline:
                     raise UsageError(
                         f"{error} Or set waitForTopic, to wait until somebody does."
@@ -193,5 +198,5 @@ class Facts:
 
     def patiently(self, ask: Callable[[], T]) -> T:
         """Spark ends a query on any exception of its planner, so what may pass is waited for."""
-        deadline = self._now() + self._options.timeout * max(1, self._options.retries)
+        deadline = time.monotonic() + self._options.timeout * max(1, self._options.retries)
         return retry(ask, deadline, lambda: None)

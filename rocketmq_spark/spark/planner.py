@@ -10,11 +10,12 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from rocketmq_spark.core import trigger
 from rocketmq_spark.core.model import MessageQueue
-from rocketmq_spark.core.offset_json import nested, queue_numbers
+from rocketmq_spark.core.offset_json import nested
 from rocketmq_spark.core.offsets import (
     DataLoss,
     Offsets,
@@ -23,8 +24,6 @@ from rocketmq_spark.core.offsets import (
     batch_starts,
     find_losses,
     new_queues,
-    parse_ending_offsets,
-    parse_starting_offsets,
     resolve,
     skip_losses,
 )
@@ -40,17 +39,25 @@ Members = Callable[[], list[str]]
 
 
 class Planner:
-    def __init__(self, options: SourceOptions, facts: Facts, members: Members) -> None:
+    def __init__(
+        self,
+        options: SourceOptions,
+        facts: Facts,
+        members: Members,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._options = options
         self._facts = facts
         self._members = members
+        self._now = now
         self._plan_options = plan_options(options)
         self._assignment: Mapping[str, tuple[MessageQueue, ...]] | None = None
         self._rebalance: Rebalance | None = None
         self._pinned: Positions | None = None
-        self._last_batch = time.monotonic()
+        self._last_batch = now()
         self._mirrored: Positions = {}
-        self._seen = Offsets.initial()
+        self._reached = Offsets.initial()  # after the batch that was planned last
+        self._queues: list[MessageQueue] = []  # that could be read then
         self._losses: list[DataLoss] = []
 
     # --- from one offset to the next ----------------------------------------------------------
@@ -61,31 +68,37 @@ class Planner:
 
     def advance(self, start: Offsets, *, limited: bool = True) -> Offsets:
         """The end of the next batch; `start` itself when there is nothing to read."""
-        self._seen = start
         self._mirror(start)
         bounds = self._facts.patiently(lambda: self._bounds(start))
         begun = self._begun(start, bounds)
         starts = {q: begun.get(q, start.positions.get(q, 0)) for q in bounds.queues}
-        ends = self._available(starts, bounds)
-        if limited and not self._enough(starts, ends) and start.resolved:
-            return start
+        ends = trigger.available(starts, bounds.last, self._pinned)
+        following = start
+        if begun or not start.resolved or self._is_due(starts, ends, limited):
+            following = self._follow(start, begun, starts, ends, limited)
+        self._reached = following
+        return following
+
+    def _follow(
+        self, start: Offsets, begun: Positions, starts: Positions, ends: Positions, limited: bool
+    ) -> Offsets:
         options = self._plan_options
         if limited:
             ends = self._together(starts, ends)
             options = dataclasses.replace(options, max_records=self._limit(starts, ends))
-        planned = plan(
-            bounds.queues, self._members(), starts, ends, options, previous=self._assignment
-        )
+        planned = plan(starts, self._members(), starts, ends, options, previous=self._assignment)
         following = advance(start, planned.ends, begun)
         if following is not start:
-            self._last_batch = time.monotonic()
-            for loss in self._losses:
-                log.warning("data loss accepted: %s; going on from %d", loss.facts, loss.resume_at)
+            self._last_batch = self._now()
+            self._queues = list(starts)
+            self._note(planned)
+            log_losses(self._losses)
         return following
 
     def _bounds(self, start: Offsets) -> Bounds:
-        """Of now. A run that has pinned its end must not stop early for want of a broker."""
-        bounds = self._facts.bounds()
+        """Of now. A run that has pinned its end must not stop early for want of a broker, and a
+        broker that is silent when a query begins must not look like one that came later."""
+        bounds = self._facts.bounds(complete=not start.resolved)
         if self._pinned is not None and start.resolved:
             missing = [
                 queue
@@ -101,72 +114,61 @@ class Planner:
 
     def _begun(self, start: Offsets, bounds: Bounds) -> dict[MessageQueue, int]:
         """Starts to be recorded: all of them at first, later those of new and of cut queues."""
-        self._losses = []
         if not start.resolved:
-            return starting_positions(self._options, self._facts, bounds)
-        begun = {queue: bounds.first[queue] for queue in new_queues(start, bounds.queues)}
-        losses = find_losses(start.positions, bounds.first, bounds.last)
-        if losses and self._options.fail_on_data_loss:
-            more = f" ({len(losses) - 1} more queues like it)" if len(losses) > 1 else ""
-            raise OffsetOutOfRangeError(f"{losses[0]}{more}", code=21)
-        self._losses = losses
-        return {**begun, **skip_losses(losses)}
+            begun = starting_positions(self._options, self._facts, bounds)
+        else:
+            begun = {queue: bounds.first[queue] for queue in new_queues(start, bounds.queues)}
+        self._losses = accepted_losses(self._options, {**start.positions, **begun}, bounds)
+        return {**begun, **skip_losses(self._losses)}
 
-    def _available(self, starts: Positions, bounds: Bounds) -> dict[MessageQueue, int]:
-        if self._pinned is None:
-            return dict(bounds.last)
-        # A queue found after the start of an AvailableNow run waits for the next one.
-        pinned = self._pinned
-        return {q: max(at, min(bounds.last[q], pinned.get(q, at))) for q, at in starts.items()}
+    def _is_due(self, starts: Positions, ends: Positions, limited: bool) -> bool:
+        count = sum(trigger.waiting(starts, ends).values())
+        least = None if self._pinned is not None else self._options.min_offsets_per_trigger
+        if not count or not limited:
+            return count > 0
+        idle = self._now() - self._last_batch
+        return trigger.is_due(count, least, idle, self._options.max_trigger_delay)
 
-    def _enough(self, starts: Positions, ends: Positions) -> bool:
-        least = self._options.min_offsets_per_trigger
-        if least is None or self._pinned is not None:
-            return True
-        if sum(ends[q] - at for q, at in starts.items()) >= least:
-            return True
-        return time.monotonic() - self._last_batch >= self._options.max_trigger_delay
-
-    def _together(
-        self, starts: Positions, ends: Mapping[MessageQueue, int]
-    ) -> dict[MessageQueue, int]:
+    def _together(self, starts: Positions, ends: Positions) -> Positions:
         """maxTimestampSkew: no queue further ahead of the slowest than allowed."""
         skew = self._options.max_timestamp_skew
-        waiting = [q for q, at in starts.items() if ends[q] > at]
-        if skew is None or len(waiting) < 2:
-            return dict(ends)
-        times = [t for q in waiting if (t := self._facts.stored_at(q, starts[q])) is not None]
-        if not times:
-            return dict(ends)
-        horizon = min(times) + int(skew * 1000) + 1
-        reached = {q: self._facts.offset_at(q, horizon) for q in waiting}
-        return {**ends, **{q: max(starts[q], min(ends[q], reached[q])) for q in waiting}}
+        counts = trigger.waiting(starts, ends)
+        if skew is None or len(counts) < 2:
+            return ends
+        times = [self._facts.stored_at(queue, starts[queue]) for queue in counts]
+        until = trigger.horizon((time for time in times if time is not None), skew)
+        if until is None:
+            return ends
+        reached = {queue: self._facts.offset_at(queue, until) for queue in counts}
+        return trigger.no_further(starts, ends, reached)
 
     def _limit(self, starts: Positions, ends: Positions) -> int | None:
         limits = [self._options.max_offsets_per_trigger]
         most = self._options.max_bytes_per_trigger
-        counts = {q: ends[q] - at for q, at in starts.items() if ends[q] > at}
+        counts = trigger.waiting(starts, ends)
         if most is not None and counts:
             sizes = {q: self._facts.typical_size(q, starts[q], ends[q]) for q in counts}
-            total = sum(sizes[q] * count for q, count in counts.items())
-            limits.append(max(1, int(sum(counts.values()) * most / max(1.0, total))))
-        return min((limit for limit in limits if limit is not None), default=None)
+            limits.append(trigger.most_records(counts, sizes, most))
+        return trigger.smallest(limits)
 
     # --- from two offsets to partitions -------------------------------------------------------
 
     def partitions(self, start: Offsets, end: Offsets) -> tuple[Partition, ...]:
         """Exactly what the two offsets say, shared among the members of now."""
-        starts = batch_starts(start, end)
+        # A batch of an earlier run is read again: nobody has said yet which queues are there.
+        replayed = end != self._reached
         planned = plan(
-            end.positions,
+            end.positions if replayed else self._queues,
             self._members(),
-            starts,
+            batch_starts(start, end),
             end.positions,
             self._plan_options,
             previous=self._assignment,
             promised=True,
         )
-        self._note(planned)
+        if replayed:
+            self._reached = end
+            self._note(planned)
         return planned.partitions
 
     def _note(self, planned: Plan) -> None:
@@ -191,20 +193,15 @@ class Planner:
             self._mirrored = done.positions
 
     def report(self) -> dict[str, Any]:
-        """For StreamingQueryProgress: what is there, how far behind we are, who reads what."""
+        """For StreamingQueryProgress: what is there, how far behind it the batch just planned
+        leaves the query, and who reads."""
         bounds = self._facts.bounds()
-        behind = [
-            high - self._seen.positions.get(queue, high) for queue, high in bounds.last.items()
-        ]
+        behind = trigger.behind(self._reached.positions, bounds.last)
         told: dict[str, Any] = {
             "version": 1,
             "offsets": nested(bounds.last),
-            "behindLatest": {
-                "min": min(behind, default=0),
-                "max": max(behind, default=0),
-                "avg": sum(behind) / len(behind) if behind else 0.0,
-            },
-            "lagMillis": self._lag(bounds),
+            "behindLatest": {"min": behind.least, "max": behind.most, "avg": behind.average},
+            "lagMillis": self._lag(behind),
             "members": list(self._assignment or {}),
         }
         if self._rebalance is not None:
@@ -216,17 +213,9 @@ class Planner:
             }
         return told
 
-    def _lag(self, bounds: Bounds) -> int:
+    def _lag(self, behind: trigger.Behind) -> int:
         """The age of the oldest message that waits, of the queue with the most waiting."""
-        waiting = {
-            queue: high - at
-            for queue, high in bounds.last.items()
-            if (at := self._seen.positions.get(queue, high)) < high
-        }
-        if not waiting:
-            return 0
-        fullest = max(waiting, key=waiting.__getitem__)
-        stored = self._facts.stored_at(fullest, self._seen.positions[fullest])
+        stored = self._facts.stored_at(*behind.fullest) if behind.fullest else None
         return max(0, int(time.time() * 1000) - stored) if stored is not None else 0
 
 
@@ -259,10 +248,27 @@ def starting_positions(
     if options.starting_offsets_by_timestamp is not None:
         name = "startingOffsetsByTimestamp"
         return _by_time(options.starting_offsets_by_timestamp, name, facts, bounds)
-    default = "earliest" if kind == BATCH else "latest"
-    where = parse_starting_offsets(options.starting_offsets or default)
+    where = options.starting_offsets or ("earliest" if kind == BATCH else "latest")
     saved = facts.committed(bounds.queues) if where == "group" else None
-    return resolve(where, bounds.queues, bounds.first, bounds.last, committed=saved)
+    found = resolve(where, bounds.queues, bounds.first, bounds.last, committed=saved)
+    if where == "latest":
+        # The query was there before a topic that it waited for, so all of that is new.
+        found.update({q: bounds.first[q] for q in found if q.topic in facts.awaited})
+    return found
+
+
+def accepted_losses(options: SourceOptions, positions: Positions, bounds: Bounds) -> list[DataLoss]:
+    """Queues whose next message is gone; an error if the user does not allow it."""
+    losses = find_losses(positions, bounds.first, bounds.last)
+    if losses and options.fail_on_data_loss:
+        more = f" ({len(losses) - 1} more queues like it)" if len(losses) > 1 else ""
+        raise OffsetOutOfRangeError(f"{losses[0]}{more}", code=21)
+    return losses
+
+
+def log_losses(losses: Iterable[DataLoss]) -> None:
+    for loss in losses:
+        log.warning("data loss accepted: %s; going on from %d", loss.facts, loss.resume_at)
 
 
 def ending_positions(
@@ -274,14 +280,16 @@ def ending_positions(
     if options.ending_offsets_by_timestamp is not None:
         name = "endingOffsetsByTimestamp"
         return _by_time(options.ending_offsets_by_timestamp, name, facts, bounds)
-    where = parse_ending_offsets(options.ending_offsets or "latest")
-    return resolve(where, bounds.queues, bounds.first, bounds.last, option="endingOffsets")
+    where = options.ending_offsets or "latest"
+    found = resolve(where, bounds.queues, bounds.first, bounds.last, option="endingOffsets")
+    beyond = {q: end for q, end in found.items() if end > bounds.last[q]}
+    accepted_losses(options, beyond, bounds)
+    return {queue: min(end, bounds.last[queue]) for queue, end in found.items()}
 
 
 def _by_time(
-    given: Mapping[str, Any], option: str, facts: Facts, bounds: Bounds
+    times: Positions, option: str, facts: Facts, bounds: Bounds
 ) -> dict[MessageQueue, int]:
-    times = queue_numbers(given, option, number="a timestamp in milliseconds")
     found = {q: facts.offset_at(q, t) for q, t in times.items() if q in bounds.first}
     unknown = {q: 0 for q in times if q not in found}
     return resolve({**unknown, **found}, bounds.queues, bounds.first, bounds.last, option=option)

@@ -7,7 +7,6 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from rocketmq_spark.core.offsets import parse_ending_offsets, parse_starting_offsets
 from rocketmq_spark.core.options import BATCH, STREAM, SourceOptions, read_options
 from rocketmq_spark.errors import RocketMQError
 from rocketmq_spark.spark import members
@@ -55,8 +54,6 @@ class RocketMQDataSource(DataSource):
 def _checked(given: dict[str, str], kind: str) -> SourceOptions:
     """Everything that can be wrong without asking a broker is refused here, with the reason."""
     options = read_options(given, kind)
-    parse_starting_offsets(options.starting_offsets or "latest")
-    parse_ending_offsets(options.ending_offsets or "latest")
     members.check(options.executors)
     plan_options(options)
     return options
