@@ -99,6 +99,8 @@ def json_object(value: str) -> dict[str, Any]:
         raise ValueError(
             f"not JSON at line {error.lineno}, column {error.colno}: {error.msg}"
         ) from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
     if not isinstance(parsed, dict):
         raise ValueError("write a JSON object")
     return parsed
