@@ -19,6 +19,16 @@ _lock = threading.Lock()
 _clients: dict[tuple[object, ...], Client] = {}
 
 
+def _after_fork() -> None:
+    """At the fork another thread of the parent may have held the lock."""
+    global _lock
+    _lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def client_for(options: SourceOptions) -> Client:
     key = (
         options.name_server,

@@ -83,7 +83,7 @@ class Driver:
 
     def processes(self, words: str = "") -> list[int]:
         """Ids of what it has started (JVMs, workers), of those with `words` in their command."""
-        return [pid for pid, line in _descendants(self._process.pid) if words in line]
+        return [pid for pid, _, line in descendants(self._process.pid) if words in line]
 
     def check(self) -> None:
         assert self._process.poll() is None, f"the driver has ended:\n{self.log[-4000:]}"
@@ -123,16 +123,17 @@ def _spark_home(folder: Path) -> Path:
     return folder
 
 
-def _descendants(pid: int) -> list[tuple[int, str]]:
+def descendants(pid: int) -> list[tuple[int, int, str]]:
+    """Children and theirs: id, parent's id, command."""
     listed = subprocess.run(
         ["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True
     )
-    found, wanted = [], {pid}
     rows = [line.split(None, 2) for line in listed.stdout.splitlines()]
-    while wanted:
-        children = [row for row in rows if int(row[1]) in wanted]
-        found += [(int(row[0]), row[2] if len(row) > 2 else "") for row in children]
-        wanted = {int(row[0]) for row in children}
+    processes = [(int(row[0]), int(row[1]), row[2] if len(row) > 2 else "") for row in rows]
+    found, parents = [], {pid}
+    while children := [process for process in processes if process[1] in parents]:
+        found += children
+        parents = {process[0] for process in children}
     return found
 
 
