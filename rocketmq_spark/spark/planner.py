@@ -167,7 +167,8 @@ class Planner:
             promised=True,
         )
         if replayed:
-            self._reached = end
+            # Spark asks once for each place of a query that reads this stream.
+            self._reached, self._queues = end, list(end.positions)
             self._note(planned)
         return planned.partitions
 

@@ -53,6 +53,8 @@ class FakeClient:
         self.looks += 1
         self.queues(topic)
         for name, error in self.down.items():
+            if skip is None:
+                raise error
             skip(name, error)
         return {q: limits for q, limits in self.offsets.items() if q.broker_name not in self.down}
 
@@ -111,6 +113,15 @@ def test_a_run_that_has_pinned_its_end_does_not_stop_early() -> None:
     second = planner.advance(first)
     assert second.positions == {A0: 5, B0: 7}
     assert planner.advance(second) is second
+
+
+def test_a_batch_of_an_earlier_run_is_planned_as_often_as_spark_asks() -> None:
+    client = FakeClient({A0: (0, 5), B0: (0, 7)})
+    first = planner_of(client).advance(Offsets.initial())
+    again = planner_of(client)
+    once = again.partitions(Offsets.initial(), first)
+    assert sum(partition.records for partition in once) == 12
+    assert again.partitions(Offsets.initial(), first) == once
 
 
 def test_a_loss_is_an_error_or_told_once(caplog: pytest.LogCaptureFixture) -> None:
