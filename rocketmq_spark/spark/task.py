@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
+from rocketmq_spark.client import Client
 from rocketmq_spark.core.model import OffsetRange
 from rocketmq_spark.core.options import SourceOptions
 from rocketmq_spark.errors import OffsetOutOfRangeError
@@ -62,12 +64,25 @@ def _read_range(
                     code=error.code,
                     remark=error.remark,
                 ) from None
-            low, high = client.offsets(part.queue)
-            following = low if at <= reader.position < low <= high else part.end
+            patience = options.timeout * max(1, options.retries)
+            following = min(_next_there(client, part, reader.position, patience), part.end)
             log.warning(
                 "data loss accepted: offsets %d to %d of %s are gone",
                 reader.position,
-                min(following, part.end),
+                following,
                 part.queue,
             )
             at = following
+
+
+def _next_there(client: Client, part: OffsetRange, position: int, patience: float) -> int:
+    """Where to go on when `position` cannot be read; the end of the range if nowhere."""
+    deadline = time.monotonic() + patience
+    while True:
+        low, high = client.offsets(part.queue)
+        if low > position:
+            return low
+        if position >= high or time.monotonic() >= deadline:
+            return part.end
+        # A broker removes a file first and moves its first offset some seconds later.
+        time.sleep(0.2)
