@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from rocketmq_spark.core import declare, parse
 from rocketmq_spark.core.allocate import STRATEGIES
@@ -19,6 +18,7 @@ from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.core.offsets import (
     Positions,
     Where,
+    parse_assignment,
     parse_ending_offsets,
     parse_queues,
     parse_starting_offsets,
@@ -209,9 +209,21 @@ class SourceOptions:
     rooms: tuple[str, ...] | None = option(
         "allocate.rooms", parse.names, "", "MACHINE_ROOM: only brokers named `room@...` of these."
     )
-    config: dict[str, Any] | None = option(
+    member_rooms: dict[str, str] | None = option(
+        "allocate.memberRooms",
+        parse.pairs,
+        "",
+        "MACHINE_ROOM_NEARBY: rooms by how members' ids begin, `10.0.1.=idc1,10.0.2.=idc2`.",
+    )
+    broker_rooms: dict[str, str] | None = option(
+        "allocate.brokerRooms",
+        parse.pairs,
+        "",
+        "MACHINE_ROOM_NEARBY: the same for brokers that are not named `room@...`.",
+    )
+    config: dict[str, list[MessageQueue]] | None = option(
         "allocate.config",
-        parse.json_object,
+        parse_assignment,
         "",
         'CONFIG: `{"member":{"topic":{"broker-a":[0,1]}}}`.',
     )

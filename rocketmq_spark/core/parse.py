@@ -6,10 +6,8 @@ option table puts the option's name around it.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
-from typing import Any
 
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*", re.IGNORECASE | re.ASCII)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -85,31 +83,21 @@ def names(value: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+def pairs(value: str) -> dict[str, str]:
+    """`10.0.1.=idc1, 10.0.2.=idc2`"""
+    found = {}
+    for item in names(value):
+        key, equals, inner = (part.strip() for part in item.partition("="))
+        if not (key and equals and inner):
+            raise ValueError(f"{item!r} is no pair; write name=value")
+        if key in found:
+            raise ValueError(f"{key} is there twice")
+        found[key] = inner
+    return found
+
+
 def pattern(value: str) -> re.Pattern[str]:
     try:
         return re.compile(text(value))
     except re.error as error:
         raise ValueError(f"not a regular expression: {error}") from error
-
-
-def json_object(value: str) -> dict[str, Any]:
-    try:
-        parsed = json.loads(value, object_pairs_hook=_no_repeats)
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            f"not JSON at line {error.lineno}, column {error.colno}: {error.msg}"
-        ) from error
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
-    if not isinstance(parsed, dict):
-        raise ValueError("write a JSON object")
-    return parsed
-
-
-def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        every = [name for name, _ in pairs]
-        twice = next(name for name in every if every.count(name) > 1)
-        raise ValueError(f"the name {twice!r} is there twice")
-    return found

@@ -28,7 +28,8 @@ from rocketmq_spark.core.offsets import (
     skip_losses,
 )
 from rocketmq_spark.core.options import BATCH, SourceOptions
-from rocketmq_spark.core.plan import Partition, Plan, PlanOptions, plan
+from rocketmq_spark.core.plan import Partition, Plan, plan
+from rocketmq_spark.core.plan_options import plan_options
 from rocketmq_spark.core.rebalance import Rebalance, rebalance
 from rocketmq_spark.errors import OffsetOutOfRangeError, UnavailableError
 from rocketmq_spark.spark.facts import Bounds, Facts
@@ -221,23 +222,6 @@ class Planner:
 
 
 # --- users' words -----------------------------------------------------------------------------
-
-
-def plan_options(options: SourceOptions) -> PlanOptions:
-    params = {
-        "hosts": options.hosts,
-        "rooms": options.rooms,
-        "config": options.config,
-        "virtual_nodes": options.virtual_nodes,
-    }
-    return PlanOptions(
-        strategy=options.strategy,
-        scope="topic" if options.scope == "topic" else "all",
-        params={name: value for name, value in params.items() if value is not None},
-        message_model=options.message_model,
-        min_partitions=options.min_partitions,
-        max_records_per_partition=options.max_records_per_partition,
-    )
 
 
 def starting_positions(

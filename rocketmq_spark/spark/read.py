@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from rocketmq_spark.core.offsets import Offsets, skip_losses
 from rocketmq_spark.core.options import BATCH, SourceOptions
 from rocketmq_spark.core.plan import plan
+from rocketmq_spark.core.plan_options import plan_options
 from rocketmq_spark.spark.clients import client_for
 from rocketmq_spark.spark.facts import Facts
 from rocketmq_spark.spark.members import members
@@ -24,7 +25,6 @@ from rocketmq_spark.spark.planner import (
     accepted_losses,
     ending_positions,
     log_losses,
-    plan_options,
     starting_positions,
 )
 from rocketmq_spark.spark.task import RocketMQPartition, read_partition

@@ -7,12 +7,13 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from rocketmq_spark.client.metadata import parse_name_servers
 from rocketmq_spark.core.options import BATCH, STREAM, SourceOptions, read_options
-from rocketmq_spark.errors import RocketMQError
+from rocketmq_spark.core.plan_options import plan_options
+from rocketmq_spark.errors import RocketMQError, UsageError
 from rocketmq_spark.spark import members
-from rocketmq_spark.spark.planner import plan_options
 from rocketmq_spark.spark.read import RocketMQBatchReader, RocketMQStreamReader
-from rocketmq_spark.spark.schema import chosen_columns, own_schema
+from rocketmq_spark.spark.schema import chosen_columns, own_schema, schema_at_load
 
 
 class RocketMQDataSource(DataSource):
@@ -31,6 +32,9 @@ class RocketMQDataSource(DataSource):
         super().__init__(options)
         try:
             _checked(dict(options), "")
+            schema = schema_at_load()
+            if schema is not None:
+                chosen_columns(schema)
         except RocketMQError as error:
             # Spark shows a user every frame; this one is enough, the sentence says the rest.
             raise type(error)(str(error)) from None
@@ -54,6 +58,10 @@ class RocketMQDataSource(DataSource):
 def _checked(given: dict[str, str], kind: str) -> SourceOptions:
     """Everything that can be wrong without asking a broker is refused here, with the reason."""
     options = read_options(given, kind)
+    try:
+        parse_name_servers(options.name_server)
+    except UsageError as error:
+        raise UsageError(f"option nameServer: {error}") from error
     members.check(options.executors)
     plan_options(options)
     return options

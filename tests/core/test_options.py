@@ -10,6 +10,8 @@ import pytest
 from rocketmq_spark.core import declare
 from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.core.options import BATCH, STREAM, SourceOptions, as_markdown, read_options
+from rocketmq_spark.core.plan import plan
+from rocketmq_spark.core.plan_options import plan_options
 from rocketmq_spark.errors import UsageError
 
 ROWS = list(declare.declared(SourceOptions))
@@ -24,7 +26,8 @@ endingOffsets endingTimestamp endingOffsetsByTimestamp
 maxOffsetsPerTrigger maxBytesPerTrigger minOffsetsPerTrigger maxTriggerDelay maxTimestampSkew
 minPartitions maxRecordsPerPartition discoveryInterval
 consumerGroup commitOffsets executors messageModel
-allocate.strategy allocate.scope allocate.hosts allocate.rooms allocate.config
+allocate.strategy allocate.scope allocate.hosts allocate.rooms allocate.memberRooms
+allocate.brokerRooms allocate.config
 allocate.virtualNodes
 failOnDataLoss accessKey secretKey securityToken tls tls.ca tls.cert tls.key tls.verify
 timeout retries
@@ -85,6 +88,8 @@ def test_texts_become_values() -> None:
     assert options.max_bytes_per_trigger == 8 << 20
     assert options.max_timestamp_skew == 1.5
     assert options.hosts == ("h1", "h2")
+    config = read(allocate_config='{"m1":{"T":{"b":[1]}},"m2":{}}').config
+    assert config == {"m1": [one], "m2": []}
 
 
 def test_names_are_written_in_any_case() -> None:
@@ -125,6 +130,8 @@ def test_options_travel_to_tasks() -> None:
         ({"topic": "a,a"}, "option topic is 'a,a': a is there twice"),
         ({"topic": None, "assign": "{}"}, "nothing to read: assign names no queue"),
         ({"topic": None, "assign": '{"T":{"b":[0,0]}}'}, "assign: T.b holds 0 twice"),
+        ({"allocate.config": '{"m":3}'}, "allocate.config: m: the whole is 3"),
+        ({"allocate.config": '{"m":{"T":{"b":[-1]}}}'}, "allocate.config: m: T.b holds -1"),
         ({"topic": None, "topicPattern": "["}, "not a regular expression"),
     ],
 )
@@ -189,6 +196,55 @@ def test_an_option_of_the_other_kind_of_query() -> None:
         "option maxOffsetsPerTrigger is for a stream query; this is a batch query"
     )
     assert read(endingOffsets="latest").ending_offsets == "latest"  # either, as long as unknown
+
+
+# --- strategies -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("strategy", "options"),
+    [
+        ("avg", {}),
+        ("AVG_BY_CIRCLE", {}),
+        ("CONSISTENT_HASH", {"allocate.virtualNodes": "5"}),
+        ("CONFIG", {"allocate.config": '{"idc1-m":{"T":{"idc1@b":[0]}}}'}),
+        ("MACHINE_ROOM", {"allocate.rooms": "idc1"}),
+        ("MACHINE_ROOM_NEARBY", {"allocate.memberRooms": "idc1-=idc1,idc2-=idc2"}),
+        (
+            "MACHINE_ROOM_NEARBY-FIXED",
+            {"allocate.memberRooms": "idc=idc1", "allocate.hosts": "idc1-m"},
+        ),
+        ("FIXED", {"allocate.hosts": "idc1-m"}),
+        ("STICKY", {}),
+        ("BY_LAG", {}),
+    ],
+)
+def test_every_strategy_can_be_chosen(strategy: str, options: dict[str, str]) -> None:
+    chosen = plan_options(read_options({**LEAST, "allocate.strategy": strategy, **options}))
+    queue = MessageQueue("T", "idc1@b", 0)
+    planned = plan([queue], ["idc1-m", "idc2-m"], {queue: 3}, {queue: 9}, chosen)
+    assert planned.ends == {queue: 9}
+    assert planned.strategy.startswith(strategy.upper())
+    if strategy.startswith(("FIXED", "CONFIG", "MACHINE_ROOM_NEARBY")):
+        assert planned.assignment["idc1-m"] == (queue,)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"allocate.strategy": "FIXED"}, "allocate.strategy=FIXED needs allocate.hosts"),
+        ({"allocate.strategy": "CONFIG"}, "allocate.strategy=CONFIG needs allocate.config"),
+        ({"allocate.strategy": "MACHINE_ROOM"}, "needs allocate.rooms"),
+        ({"allocate.strategy": "MACHINE_ROOM_NEARBY"}, "needs allocate.memberRooms"),
+        ({"allocate.strategy": "AVGG"}, "unknown allocation strategy 'AVGG'; did you mean AVG?"),
+        ({"allocate.hosts": "h"}, "strategy AVG has no parameter 'hosts'"),
+        ({"allocate.brokerRooms": "b=r"}, "strategy AVG has no parameter 'room_of_broker'"),
+    ],
+)
+def test_a_strategy_and_its_parameters(options: dict[str, str], words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        plan_options(read_options({**LEAST, **options}))
+    assert words in str(caught.value)
 
 
 # --- secrets ----------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ PARSERS = [
     parse.whole(1),
     parse.one_of("A", "B"),
     parse.names,
+    parse.pairs,
     parse.pattern,
-    parse.json_object,
 ]
 
 
@@ -51,7 +51,7 @@ PARSERS = [
         (parse.one_of("CLUSTERING", "BROADCASTING"), "broadcasting", "BROADCASTING"),
         (parse.names, "a", ("a",)),
         (parse.names, " b, a ,c,", ("b", "a", "c")),
-        (parse.json_object, '{"a": [1]}', {"a": [1]}),
+        (parse.pairs, "10.0.1.=idc1, b = c", {"10.0.1.": "idc1", "b": "c"}),
     ],
 )
 def test_taken(parser: Callable[[str], Any], written: str, value: Any) -> None:
@@ -86,10 +86,8 @@ def test_a_pattern_is_for_whole_names() -> None:
         (parse.names, " , ", "separated by commas"),
         (parse.names, "a,b,a", "a is there twice"),
         (parse.pattern, "(", "not a regular expression"),
-        (parse.json_object, "{", "not JSON at line 1, column 2"),
-        (parse.json_object, '{"a":' * 100_000, "nested too deeply"),
-        (parse.json_object, "[]", "write a JSON object"),
-        (parse.json_object, '{"a":1,"a":2}', "'a' is there twice"),
+        (parse.pairs, "a=1,b", "'b' is no pair; write name=value"),
+        (parse.pairs, "a=1,a=2", "a is there twice"),
     ],
 )
 def test_refused(parser: Callable[[str], Any], written: str, words: str) -> None:
