@@ -116,10 +116,10 @@ class Planner:
     def _begun(self, start: Offsets, bounds: Bounds) -> dict[MessageQueue, int]:
         """Starts to be recorded: all of them at first, later those of new and of cut queues."""
         if not start.resolved:
-            begun = starting_positions(self._options, self._facts, bounds)
-        else:
-            begun = {queue: bounds.first[queue] for queue in new_queues(start, bounds.queues)}
-        self._losses = accepted_losses(self._options, {**start.positions, **begun}, bounds)
+            begun, self._losses = starting_positions(self._options, self._facts, bounds)
+            return begun
+        begun = {queue: bounds.first[queue] for queue in new_queues(start, bounds.queues)}
+        self._losses = accepted_losses(self._options, start.positions, bounds)
         return {**begun, **skip_losses(self._losses)}
 
     def _is_due(self, starts: Positions, ends: Positions, limited: bool) -> bool:
@@ -226,8 +226,22 @@ class Planner:
 
 def starting_positions(
     options: SourceOptions, facts: Facts, bounds: Bounds, kind: str = ""
+) -> tuple[dict[MessageQueue, int], list[DataLoss]]:
+    """Where a query without a checkpoint begins, and what is not there any more of what it asked
+    for."""
+    asked = _asked_positions(options, facts, bounds, kind)
+    if isinstance(options.starting_offsets, str | None):
+        # Times and groups were asked for after the bounds, and may be beyond them by now.
+        sure = {queue: at for queue, at in asked.items() if at <= bounds.last[queue]}
+    else:
+        sure = asked
+    losses = accepted_losses(options, sure, bounds)
+    return {**asked, **skip_losses(losses)}, losses
+
+
+def _asked_positions(
+    options: SourceOptions, facts: Facts, bounds: Bounds, kind: str
 ) -> dict[MessageQueue, int]:
-    """Where a query without a checkpoint begins."""
     if options.starting_timestamp is not None:
         return {q: facts.offset_at(q, options.starting_timestamp) for q in bounds.queues}
     if options.starting_offsets_by_timestamp is not None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from rocketmq_spark.core.offsets import Offsets, skip_losses
+from rocketmq_spark.core.offsets import Offsets
 from rocketmq_spark.core.options import BATCH, SourceOptions
 from rocketmq_spark.core.plan import plan
 from rocketmq_spark.core.plan_options import plan_options
@@ -22,7 +22,6 @@ from rocketmq_spark.spark.facts import Facts
 from rocketmq_spark.spark.members import members
 from rocketmq_spark.spark.planner import (
     Planner,
-    accepted_losses,
     ending_positions,
     log_losses,
     starting_positions,
@@ -72,10 +71,8 @@ class RocketMQBatchReader(_Reader, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         facts = self._facts()
         bounds = facts.bounds(complete=True)
-        starts = starting_positions(self._options, facts, bounds, BATCH)
-        losses = accepted_losses(self._options, starts, bounds)
+        starts, losses = starting_positions(self._options, facts, bounds, BATCH)
         log_losses(losses)
-        starts |= skip_losses(losses)
         ends = ending_positions(self._options, facts, bounds)
         ends = {queue: max(end, starts[queue]) for queue, end in ends.items()}
         planned = plan(bounds.queues, self._members(), starts, ends, plan_options(self._options))

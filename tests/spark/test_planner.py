@@ -136,6 +136,18 @@ def test_a_start_that_is_not_there(wanted: int, caplog: pytest.LogCaptureFixture
     assert f"data loss accepted: T/b/0: offset {wanted}" in caplog.text
 
 
+def test_a_group_that_is_ahead_of_the_last_look() -> None:
+    """Its members read on while we ask; what we knew of the end is older than their offset."""
+    facts = FakeFacts(A=(0, 5), B=(4, 7))
+    facts.saved = {A: 8, B: 3}
+    planner, _ = planner_of(facts, startingOffsets="group", consumerGroup="g")
+    with pytest.raises(OffsetOutOfRangeError, match="offset 3 is wanted and 4 to 7"):
+        begin(planner)
+    facts.saved[B] = 4
+    end = begin(planner)
+    assert (end.begun, end.positions) == ({A: 8, B: 4}, {A: 8, B: 7})
+
+
 # --- the next ones ----------------------------------------------------------------------------
 
 
