@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql.datasource import InputPartition
@@ -34,20 +34,25 @@ def read_partition(
     partition: RocketMQPartition, options: SourceOptions, columns: Sequence[str]
 ) -> Iterator[Any]:
     """RecordBatches; the rows of a queue in offset order."""
-    for part in partition.ranges:
-        yield from _read_range(part, partition.member, options, columns)
-
-
-def _read_range(
-    part: OffsetRange, member: str, options: SourceOptions, columns: Sequence[str]
-) -> Iterator[Any]:
     client = client_for(options)
-    at = part.start
-    while at < part.end:
+    for part in partition.ranges:
+        yield from read_range(client, part, partition.member, options, columns)
+
+
+def read_range(
+    client: Client,
+    part: OffsetRange,
+    member: str,
+    options: SourceOptions,
+    columns: Sequence[str],
+) -> Iterator[Any]:
+    """One range in full; or what there is of it, if that is accepted."""
+    at, end = part.start, part.end
+    while at < end:
         reader = client.read(
             part.queue,
             at,
-            part.end,
+            end,
             columns,
             sub_expression=options.sub_expression,
             sql_expression=options.sql_expression or "",
@@ -65,24 +70,21 @@ def _read_range(
                     remark=error.remark,
                 ) from None
             patience = options.timeout * max(1, options.retries)
-            following = min(_next_there(client, part, reader.position, patience), part.end)
-            log.warning(
-                "data loss accepted: offsets %d to %d of %s are gone",
-                reader.position,
-                following,
-                part.queue,
-            )
-            at = following
+            wanted = replace(part, start=reader.position, end=end)
+            at, end = _what_is_left(client, wanted, patience)
+            left = f"only {at} to {end} are" if at < end else "nothing is"
+            log.warning("data loss accepted: of %s %s left", wanted, left)
 
 
-def _next_there(client: Client, part: OffsetRange, position: int, patience: float) -> int:
-    """Where to go on when `position` cannot be read; the end of the range if nowhere."""
+def _what_is_left(client: Client, wanted: OffsetRange, patience: float) -> tuple[int, int]:
+    """Start and end of what a broker still has of a range that it has refused to give in full."""
     deadline = time.monotonic() + patience
     while True:
-        low, high = client.offsets(part.queue)
-        if low > position:
-            return low
-        if position >= high or time.monotonic() >= deadline:
-            return part.end
+        low, high = client.offsets(wanted.queue)
+        left = max(wanted.start, low), min(wanted.end, high)
+        if left != (wanted.start, wanted.end):
+            return left
+        if time.monotonic() >= deadline:
+            return wanted.end, wanted.end
         # A broker removes a file first and moves its first offset some seconds later.
         time.sleep(0.2)
