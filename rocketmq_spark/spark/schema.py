@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -34,19 +32,3 @@ def chosen_columns(schema: StructType) -> list[str]:
     if not schema.fields:
         raise UsageError(f"the schema has no columns: choose some of {', '.join(ours)}")
     return [field.name for field in schema.fields]
-
-
-def schema_at_load() -> StructType | None:
-    """The user's schema while Spark makes the data source, None where it cannot be known.
-
-    Spark gives it to the reader only, when a query begins, and a wrong column should be refused
-    before that. While the source is made it is a variable of the function that makes it, in every
-    Spark so far. Should that change, the refusal comes later and nothing else is lost.
-    """
-    frame = sys._getframe().f_back
-    while frame is not None:
-        if frame.f_code.co_filename.endswith("create_data_source.py"):
-            found = frame.f_locals.get("user_specified_schema")
-            return found if isinstance(found, StructType) else None
-        frame = frame.f_back
-    return None

@@ -13,7 +13,7 @@ from rocketmq_spark.core.plan_options import plan_options
 from rocketmq_spark.errors import RocketMQError, UsageError
 from rocketmq_spark.spark import members
 from rocketmq_spark.spark.read import RocketMQBatchReader, RocketMQStreamReader
-from rocketmq_spark.spark.schema import chosen_columns, own_schema, schema_at_load
+from rocketmq_spark.spark.schema import chosen_columns, own_schema
 
 
 class RocketMQDataSource(DataSource):
@@ -32,9 +32,6 @@ class RocketMQDataSource(DataSource):
         super().__init__(options)
         try:
             _checked(dict(options), "")
-            schema = schema_at_load()
-            if schema is not None:
-                chosen_columns(schema)
         except RocketMQError as error:
             # Spark shows a user every frame; this one is enough, the sentence says the rest.
             raise type(error)(str(error)) from None

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from rocketmq_spark.client import Client, Message
 from rocketmq_spark.errors import UsageError
-from rocketmq_spark.spark.schema import chosen_columns, own_schema, schema_at_load
+from rocketmq_spark.spark.schema import chosen_columns, own_schema
 from rocketmq_spark.spark.source import RocketMQDataSource
 
 from .queries import Source, collect, send
@@ -102,13 +103,18 @@ def test_a_users_schema_picks_columns(client: Client, source: Source, topic: str
         ("queueOffset int", "the schema asks for queueOffset as int: it is bigint"),
     ],
 )
-@pytest.mark.parametrize("kind", ["batch", "stream"])
-def test_a_wrong_column_is_refused_at_load(
-    source: Source, kind: str, schema: str, words: str
-) -> None:
-    with pytest.raises(AnalysisException) as caught:
-        getattr(source, kind)(schema, topic="T")
+def test_a_wrong_column_is_refused(source: Source, schema: str, words: str) -> None:
+    """When the query first runs: with a schema, Spark asks the source nothing before."""
+    with pytest.raises(Exception) as caught:
+        source.batch(schema, topic="T").collect()
     assert sentence(caught.value).startswith(words)
+
+
+def test_a_wrong_column_of_a_stream_is_refused(source: Source, tmp_path: Path) -> None:
+    run = source.start(tmp_path, "body string", topic="T")
+    with pytest.raises(StreamingQueryException) as caught:
+        run.finish()
+    assert "the schema asks for body as string: it is binary" in str(caught.value)
 
 
 def test_a_schema_by_itself() -> None:
@@ -116,7 +122,6 @@ def test_a_schema_by_itself() -> None:
     assert chosen_columns(own_schema()) == [name for name, _ in COLUMNS]
     with pytest.raises(UsageError, match="the schema has no columns"):
         chosen_columns(StructType([]))
-    assert schema_at_load() is None  # nobody is making a source
 
 
 # --- options ----------------------------------------------------------------------------------
@@ -154,7 +159,7 @@ def test_a_wrong_option_in_sql(source: Source) -> None:
     assert sentence(caught.value) == "unknown option 'topics': did you mean topic?"
 
 
-def test_an_option_of_the_other_kind_of_query(source: Source, tmp_path: Any) -> None:
+def test_an_option_of_the_other_kind_of_query(source: Source, tmp_path: Path) -> None:
     batch = source.batch(topic="T", maxOffsetsPerTrigger=5)
     with pytest.raises(Exception) as caught:
         batch.collect()
