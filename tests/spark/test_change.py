@@ -241,8 +241,8 @@ def test_queues_and_a_broker_are_added_while_it_runs(
         book.check()
         seen = {(row[1], row[2]) for row in book.rows()}
         assert seen == {(name, n) for name in ("broker-a", added) for n in range(8)}
-        why = [report(p).get("rebalance", {}).get("why", "") for p in run.query.recentProgress]
-        assert any(f"8 queues added ({book.topic}/{added}/0" in text for text in why), why
+        why = f"8 queues added ({book.topic}/{added}/0, "
+        run.wait_for_progress(lambda told: why in told.get("rebalance", {}).get("why", ""))
 
 
 def test_read_queues_are_removed_and_put_back(
