@@ -149,7 +149,7 @@ def test_offsets_that_are_not_there(source: Source, filled: Filled) -> None:
         ({"subExpression": "neither"}, set()),
         ({"sqlExpression": "n >= 18 OR TAGS = 'odd' AND n < 4"}, {1, 3, 18, 19}),
     ],
-    ids=str,
+    ids=["one", "both", "none", "sql"],
 )
 def test_filters(source: Source, filled: Filled, options: dict[str, str], wanted: set[int]) -> None:
     found = collect(source.batch(BODY, topic=filled.topic, **options))
