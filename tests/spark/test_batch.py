@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 
 from rocketmq_spark.client import Client, Message
 from rocketmq_spark.core.model import MessageQueue
+from rocketmq_spark.spark.schema import own_schema
+from rocketmq_spark.spark.source import RocketMQDataSource
 
 from .queries import Source, bodies, collect, numbered, send
 
@@ -178,6 +181,20 @@ def test_as_many_partitions_as_asked_for(source: Source, filled: Filled) -> None
     assert bodies(collect(more)) == numbered("a", EACH) + numbered("b", EACH)
     small = source.batch(BODY, topic=filled.topic, maxRecordsPerPartition=6)
     assert small.rdd.getNumPartitions() == 8  # four of each queue
+
+
+def test_a_task_hands_over_batches_of_a_size(
+    client: Client, source: Source, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic(1, brokers=[client.brokers()[0].broker_name])
+    noise = random.Random(5)
+    send(client, topic, [Message(noise.randbytes(1000)) for _ in range(100)])
+    given = {**source.options, "topic": topic, "batchBytes": "16k"}
+    reader = RocketMQDataSource(given).reader(own_schema())
+    found: list[Any] = [b for p in reader.partitions() for b in reader.read(p)]
+    assert sum(batch.num_rows for batch in found) == 100
+    assert max(batch.nbytes for batch in found) <= 16 * 1024
+    assert len(found) < 20  # and not much smaller either
 
 
 def test_an_empty_topic(source: Source, topic: str) -> None:

@@ -157,6 +157,23 @@ def test_a_silent_broker_is_an_error_where_none_may_be_missing() -> None:
         facts.bounds(complete=True)
 
 
+def test_what_passes_is_waited_for() -> None:
+    """Spark ends a query on any exception, so brokers that come back in time are no exception."""
+
+    class Restarting(FakeClient):
+        def topic_offsets(self, topic: str, **how: Any) -> dict[MessageQueue, tuple[int, int]]:
+            found = super().topic_offsets(topic, **how)
+            if len(self.looks) == 3:
+                self.down = set()
+            return found
+
+    client = Restarting("T")
+    client.down = {"b-a", "b-b"}
+    facts, _ = facts_of(client, topic="T", timeout="20s")
+    assert len(facts.bounds().queues) == 2
+    assert len(client.looks) == 4
+
+
 def test_no_broker_at_all_is_an_error() -> None:
     client = FakeClient("T")
     client.down = {"b-a", "b-b"}
