@@ -18,8 +18,9 @@ from pyspark.sql import functions as f
 
 import rocketmq_spark
 from rocketmq_spark.client import Client
+from rocketmq_spark.core.options import read_options
 from rocketmq_spark.local_cluster import LocalCluster
-from rocketmq_spark.spark.members import live_executors, slots
+from rocketmq_spark.spark.members import Watcher, live_executors, members, slots
 from tests.bench.memory_probe import fill
 
 from .driver import ROOT, Driver, Stream, descendants, progress
@@ -61,10 +62,24 @@ def test_auto_is_this_machine_and_after_register_the_live_executors(
 
     registered = spark.newSession()  # what is registered counts for one session
     rocketmq_spark.register(registered)
-    assert live_executors(registered) == [("127.0.0.1", "driver", 2)]
+    assert live_executors(registered) == [("localhost", "driver", 2)]
     ids = slots(live_executors(registered))
     assert readers(Source(registered, source.options)) == ids
     assert set(readers(source)) <= guess
+
+
+def test_a_plan_sees_what_the_watcher_saw_last() -> None:
+    chosen = read_options({"nameServer": "localhost:1", "topic": "T"})
+    live = [("10.0.0.8", "2", 1), ("10.0.0.7", "1", 2)]
+    watcher = Watcher(lambda: list(live))
+    try:
+        assert members(chosen, watcher.file) == ["10.0.0.8@2#0", "10.0.0.7@1#0", "10.0.0.7@1#1"]
+        live.pop()
+        until(lambda: members(chosen, watcher.file) == ["10.0.0.8@2#0"], 10, "one has gone")
+    finally:
+        watcher.close()
+    assert not Path(watcher.file).exists()
+    assert len(members(chosen, watcher.file)) == (os.cpu_count() or 1)  # nobody says, so a guess
 
 
 # --- executors that come and go ---------------------------------------------------------------
@@ -144,7 +159,8 @@ def test_connections_are_kept_between_tasks_and_batches(
     batches = 6
     seen: set[tuple[int, int, int]] = set()
     before = _worker_connections(ports)
-    with source.start(tmp_path / "s", COLUMNS, executors=2) as run:
+    own = source.with_options(executors=2, consumerGroup="kept")  # so that nobody's is shared
+    with own.start(tmp_path / "s", COLUMNS) as run:
         for number in range(batches):
             send(client, topic, numbered(f"{number}-", 16))
             run.wait_for(16 * (number + 1))
