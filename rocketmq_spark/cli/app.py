@@ -89,6 +89,14 @@ def tail(client: Client, topic: str, **choices: Any) -> None:
 
 
 @commands.command()
+def options() -> None:
+    """Print every option of the Spark source, as a table in Markdown."""
+    from rocketmq_spark.core.options import as_markdown
+
+    click.echo(as_markdown(), nl=False)
+
+
+@commands.command()
 @click.option("--brokers", default=1, show_default=True, type=click.IntRange(1, 26))
 @click.option(
     "--slaves", default=0, show_default=True, type=click.IntRange(0, 9), help="Per broker."
