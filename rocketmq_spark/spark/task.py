@@ -36,7 +36,23 @@ def read_partition(
     """RecordBatches; the rows of a queue in offset order."""
     client = client_for(options)
     for part in partition.ranges:
-        yield from read_range(client, part, partition.member, options, columns)
+        for batch in read_range(client, part, partition.member, options, columns):
+            yield from at_most(batch, options.batch_bytes)
+
+
+def at_most(batch: Any, size: int) -> Iterator[Any]:
+    """The batch, in even pieces if it is larger; a single message cannot be cut.
+
+    The client ends a batch with whole answers of the broker, so it may be a little larger than it
+    was told, and much larger where bodies were compressed.
+    """
+    pieces = min(-(-batch.nbytes // size), batch.num_rows)
+    if pieces <= 1:
+        yield batch
+        return
+    step = -(-batch.num_rows // pieces)
+    for start in range(0, batch.num_rows, step):
+        yield from at_most(batch.slice(start, step), size)
 
 
 def read_range(

@@ -152,6 +152,7 @@ def main() -> None:
     import rocketmq_spark
 
     builder = SparkSession.builder.master(told["master"]).config("spark.ui.enabled", "false")
+    builder = builder.config("spark.ui.showConsoleProgress", "false")
     for name, value in told["conf"].items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -182,10 +182,6 @@ def report(progress: Any) -> Row:
 def numbered(prefix: str, count: int) -> list[str]:
     """`a000`, `a001` and so on: sorted as they were sent."""
     return [f"{prefix}{number:03d}" for number in range(count)]
-
-
-def ids(queues: Sequence[Any]) -> list[tuple[str, int]]:
-    return [(queue.broker_name, queue.queue_id) for queue in queues]
 
 
 def _is_batch(progress: Any) -> bool:

@@ -6,12 +6,13 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from rocketmq_spark.core.model import MessageQueue, OffsetRange
 from rocketmq_spark.core.options import read_options
 from rocketmq_spark.errors import OffsetOutOfRangeError
-from rocketmq_spark.spark.task import read_range
+from rocketmq_spark.spark.task import at_most, read_range
 
 Q = MessageQueue("T", "broker-a", 0)
 
@@ -91,3 +92,17 @@ def test_what_was_passed_over_is_told(caplog: pytest.LogCaptureFixture) -> None:
         f"data loss accepted: of {OffsetRange(Q, 10, 90)} only 40 to 90 are left",
         f"data loss accepted: of {OffsetRange(Q, 10, 90)} nothing is left",
     ]
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [[1000] * 100, [10] * 50 + [100_000] + [10] * 50, [500_000], [0] * 1000, []],
+    ids=["even", "one large", "only one", "empty", "none"],
+)
+def test_batches_of_at_most_a_size(lengths: list[int]) -> None:
+    columns = [pa.array([bytes(n) for n in lengths], pa.binary()), pa.array(range(len(lengths)))]
+    whole = pa.RecordBatch.from_arrays(columns, ["body", "queueOffset"])
+    pieces = list(at_most(whole, 16_384))
+    assert pa.Table.from_batches(pieces).equals(pa.Table.from_batches([whole]))
+    assert all(piece.nbytes <= 16_384 or piece.num_rows == 1 for piece in pieces)
+    assert len(pieces) <= 15

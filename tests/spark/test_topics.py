@@ -87,11 +87,9 @@ def test_a_pattern_finds_topics_while_it_runs(
 def test_a_topic_is_waited_for(
     client: Client, source: Source, named_topic: Make, stem: str, tmp_path: Path
 ) -> None:
-    """And all of it is new, whatever the start."""
     with source.start(
-        tmp_path, COLUMNS, topic=stem, waitForTopic="100s", startingOffsets="latest"
+        tmp_path, COLUMNS, topic=stem, waitForTopic="100s", startingOffsets="earliest"
     ) as run:
-        # The query is asking by now, or will soon; in both cases the topic is not there yet.
         until(lambda: "Initializing" not in run.query.status["message"])
         named_topic(stem)
         send(client, stem, numbered("a", 3))
