@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -173,7 +174,8 @@ class Client:
         return low
 
     def _stored_at(self, queue: MessageQueue, offset: int) -> int:
-        batch = next(self.read(queue, offset, offset + 1, ["storeTimestamp"]))
+        with closing(self.read(queue, offset, offset + 1, ["storeTimestamp"])) as reader:
+            batch = next(reader)
         micros: int = batch.column(0).cast("int64")[0].as_py()
         return micros // 1000
 

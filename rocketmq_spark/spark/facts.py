@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -116,7 +117,8 @@ class Facts:
 
     def _sample(self, queue: MessageQueue, start: int, end: int, column: str) -> Any:
         try:
-            return next(self._client.read(queue, start, end, [column]), None)
+            with closing(self._client.read(queue, start, end, [column])) as reader:
+                return next(reader, None)
         except RocketMQError as error:
             log.debug("no sample of %s at %d: %s", queue, start, error)
             return None
