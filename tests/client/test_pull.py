@@ -194,7 +194,7 @@ def test_a_batch_that_is_held_stays_as_it_was(network: Network) -> None:
     size = len(record(500))
     network.at_once = 16 * size
     columns = ["queueOffset", "body", "properties", "msgId"]
-    reading = reader(network, 0, 1000, columns=columns, batch_bytes=100 * size).batches()
+    reading = reader(network, 0, 1000, columns=columns, batch_bytes=100 * size)
     held, copies = [], []
     for batch in reading:
         held.append(batch)
