@@ -9,11 +9,12 @@ export PYSPARK_PYTHON        := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(BIN)/python
 export SPARK_LOCAL_IP        := 127.0.0.1
 
-.PHONY: help demo test check format bench clean java jars
+.PHONY: help demo test test-source check format bench clean java jars
 
 help:
 	@echo "make demo    a real RocketMQ on this machine, messages in and out"
 	@echo "make test    formatter, linter, types and all tests (needs no running RocketMQ)"
+	@echo "make test-source  all tests of the Spark source, some minutes more"
 	@echo "make check   formatter, linter and types only"
 	@echo "make format  let the formatter and the linter mend what they can"
 	@echo "make bench   how fast we read, side by side with the Java client, and how fast we plan"
@@ -25,6 +26,9 @@ demo: jars
 test: check
 	@$(BIN)/rocketmq-spark jars --version 5.5.0 --version 4.9.7
 	@$(BIN)/python -m pytest
+
+test-source: jars
+	@$(BIN)/python -m pytest -m "" tests/spark
 
 check: $(READY)
 	@$(BIN)/ruff format --check .

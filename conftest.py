@@ -1,4 +1,4 @@
-"""Fixtures: a real RocketMQ, clients of it, topics of its own for every test.
+"""Fixtures: a real RocketMQ, clients of it, topics of its own for every test, and a Spark.
 
 `ROCKETMQ_SPARK_NAMESRV=host:port` names a cluster that is already running; tests that stop or
 kill brokers always start their own.
@@ -10,6 +10,7 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,6 +21,9 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 from rocketmq_spark.client import Client
 from rocketmq_spark.local_cluster import LocalCluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 RUNNING = os.environ.get("ROCKETMQ_SPARK_NAMESRV", "")
 
@@ -66,3 +70,22 @@ def new_topic(client: Client) -> Iterator[Callable[..., str]]:
 def topic(new_topic: Callable[..., str]) -> str:
     """Four queues on each broker."""
     return new_topic()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A classic session with two slots, on the loopback, without a web server."""
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("rocketmq-spark tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()

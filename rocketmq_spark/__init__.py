@@ -16,15 +16,17 @@ if TYPE_CHECKING:
     from rocketmq_spark.client import Message as Message
     from rocketmq_spark.core.model import MessageQueue as MessageQueue
     from rocketmq_spark.local_cluster import LocalCluster as LocalCluster
+    from rocketmq_spark.spark.source import register as register
 
 _HOME = {
     "Client": "rocketmq_spark.client",
     "Message": "rocketmq_spark.client",
     "MessageQueue": "rocketmq_spark.core.model",
     "LocalCluster": "rocketmq_spark.local_cluster",
+    "register": "rocketmq_spark.spark.source",
 }
 
-__all__ = ["Client", "LocalCluster", "Message", "MessageQueue", "__version__"]
+__all__ = ["Client", "LocalCluster", "Message", "MessageQueue", "__version__", "register"]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from typing import Any
 
@@ -30,9 +29,9 @@ def run(arguments: list[str] | None = None) -> int:
         print(f"rocketmq-spark: {error}", file=sys.stderr)
         # What the machine lacks is not the user's typing.
         return 1 if isinstance(error, ClusterError) else 2
-    except BrokenPipeError:
-        # The reader of our output has gone (`| head`): nobody is left to be told anything.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except SystemExit:
+        # Click's way out when the reader of our output has gone (`| head`): nobody is left to be
+        # told anything, and nothing went wrong.
         return 0
     return 0
 
@@ -86,6 +85,14 @@ def tail(client: Client, topic: str, **choices: Any) -> None:
     from rocketmq_spark.cli.tail import follow
 
     follow(client, topic, **choices)
+
+
+@commands.command()
+def options() -> None:
+    """Print every option of the Spark source, as a table in Markdown."""
+    from rocketmq_spark.core.options import as_markdown
+
+    click.echo(as_markdown(), nl=False)
 
 
 @commands.command()

@@ -6,7 +6,7 @@ from rich import console
 
 
 class Console(console.Console):
-    """Rich's own, but a reader that has gone (`| head`) is no error: `app.run` ends quietly."""
+    """Rich's own, but a reader that has gone (`| head`) is left to `app.run`."""
 
     def on_broken_pipe(self) -> None:
         raise

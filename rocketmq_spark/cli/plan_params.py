@@ -8,6 +8,7 @@ from typing import Any
 
 from rocketmq_spark.cli import plan_input
 from rocketmq_spark.core.allocate import NEARBY, Scope, inner_of, strategy_name
+from rocketmq_spark.core.rooms import room_finder, room_in_name
 from rocketmq_spark.errors import UsageError
 
 _OWNER = {
@@ -90,8 +91,6 @@ class Choices:
         return [NEARBY, inner] if inner else [name]
 
     def _room_functions(self) -> dict[str, object]:
-        brokers = plan_input.room_finder(
-            self.values.get("broker_rooms", {}), "--broker-rooms", plan_input.room_in_name
-        )
-        members = plan_input.room_finder(self.values["member_rooms"], "--member-rooms")
+        brokers = room_finder(self.values.get("broker_rooms", {}), "--broker-rooms", room_in_name)
+        members = room_finder(self.values["member_rooms"], "--member-rooms")
         return {"room_of_broker": brokers, "room_of_member": members}

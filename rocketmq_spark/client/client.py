@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 from rocketmq_spark.client import names
 from rocketmq_spark.client.connection import Connection
-from rocketmq_spark.client.metadata import Metadata
+from rocketmq_spark.client.metadata import Metadata, Unreachable
 from rocketmq_spark.client.outgoing import Message, SendResult
 from rocketmq_spark.client.pool import Pool
 from rocketmq_spark.client.pull import Filter, PullSettings, RangeReader
@@ -144,9 +145,17 @@ class Client:
         """The first offset that can be read, and the next to be written."""
         return self._metadata.offsets(self._wire_queue(queue))
 
-    def topic_offsets(self, topic: str) -> dict[MessageQueue, tuple[int, int]]:
-        """`offsets` of every readable queue, with one request per broker."""
-        found = self._metadata.topic_offsets(self._wire(topic))
+    def topic_offsets(
+        self, topic: str, *, refresh: bool = False, skip: Unreachable | None = None
+    ) -> dict[MessageQueue, tuple[int, int]]:
+        """`offsets` of every readable queue, with one request per broker.
+
+        `refresh` asks the name server first. Without `skip`, a broker that cannot be reached is an
+        error; with it, `skip` is told its name and why, and its queues are left out.
+        """
+        if refresh:
+            self._metadata.forget_route(self._wire(topic))
+        found = self._metadata.topic_offsets(self._wire(topic), skip)
         return {self._user_queue(q): bounds for q, bounds in found.items()}
 
     def offset_at(self, queue: MessageQueue, millis: int) -> int:
@@ -165,7 +174,8 @@ class Client:
         return low
 
     def _stored_at(self, queue: MessageQueue, offset: int) -> int:
-        batch = next(self.read(queue, offset, offset + 1, ["storeTimestamp"]))
+        with closing(self.read(queue, offset, offset + 1, ["storeTimestamp"])) as reader:
+            batch = next(reader)
         micros: int = batch.column(0).cast("int64")[0].as_py()
         return micros // 1000
 
@@ -181,8 +191,8 @@ class Client:
         sub_expression: str = "*",
         sql_expression: str = "",
         consumer_id: str = "",
-    ) -> Iterator[Any]:
-        """Messages [start, end) as pyarrow RecordBatches, in offset order.
+    ) -> RangeReader:
+        """Messages [start, end) as an iterator of pyarrow RecordBatches, in offset order.
 
         `columns` picks from `rocketmq_spark.wire.decode.SCHEMA`; what is not picked is not decoded.
         `sub_expression` is tags (`A || B`), `sql_expression` is SQL92; the broker filters.
@@ -197,7 +207,7 @@ class Client:
             consumer_id=consumer_id,
         )
         selection = _filter(sub_expression, sql_expression)
-        reader = RangeReader(
+        return RangeReader(
             self._metadata,
             self._pool,
             self._wire_queue(queue),
@@ -207,7 +217,6 @@ class Client:
             self._pull,
             selection,
         )
-        return reader.batches()
 
     def send(self, topic: str, messages: Sequence[Message]) -> list[SendResult]:
         """Store messages and say where each is. Raises SendError, with all results, when a

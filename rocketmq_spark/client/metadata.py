@@ -17,17 +17,22 @@ from rocketmq_spark.core.model import PERM_READ, PERM_WRITE, BrokerData, Message
 from rocketmq_spark.errors import (
     GroupNotFoundError,
     NetworkError,
+    NoPermissionError,
     NotLeaderError,
     OffsetNotFoundError,
     RocketMQError,
     ServerFaultError,
     TopicNotFoundError,
     UnavailableError,
+    UnsupportedRequestError,
     UsageError,
 )
 from rocketmq_spark.wire import answers, commands
 from rocketmq_spark.wire.frame import Frame
 from rocketmq_spark.wire.session import Command
+
+# Told of a broker that is left out, and why.
+Unreachable = Callable[[str, RocketMQError], None]
 
 # How often Java clients ask for a route again.
 ROUTE_SECONDS = 30.0
@@ -165,28 +170,38 @@ class Metadata:
         )
         return answers.number(frame, "offset"), frame.version
 
-    def topic_offsets(self, topic: str) -> dict[MessageQueue, tuple[int, int]]:
-        """Offsets of all readable queues, with one request per broker where brokers allow it."""
-        route = self.route(topic)
-        wanted = route.readable_queues()
-        found: dict[MessageQueue, tuple[int, int]] = {}
-        if not route.owners:
-            for name in sorted({q.broker_name for q in wanted}):
-                found.update(self._broker_offsets(route, name))
-        return {q: found.get(q) or self.offsets(q) for q in wanted}
+    def topic_offsets(
+        self, topic: str, skip: Unreachable | None = None
+    ) -> dict[MessageQueue, tuple[int, int]]:
+        """Offsets of all readable queues, with one request per broker where brokers allow it.
 
-    def _broker_offsets(self, route: Route, name: str) -> dict[MessageQueue, tuple[int, int]]:
-        broker = route.brokers.get(name)
-        if broker is None or not broker.addresses:
-            return {}
-        address = broker.addresses[min(broker.addresses)]  # the master, or else its first slave
-        command = commands.get_topic_stats(route.topic, name)
+        Without `skip` a broker that cannot be reached is an error; with it, it is only told.
+        """
+        route = self.route(topic)
+        by_broker: dict[str, list[MessageQueue]] = {}
+        for queue in route.readable_queues():
+            by_broker.setdefault(route.serving_broker(queue), []).append(queue)
+        found: dict[MessageQueue, tuple[int, int]] = {}
+        for name, queues in by_broker.items():
+            try:
+                known = {} if route.owners else self._broker_offsets(queues[0], name)
+                found.update({q: known.get(q) or self.offsets(q) for q in queues})
+            except RocketMQError as error:
+                if skip is None or not error.retriable:
+                    raise
+                self.forget_route(topic)
+                skip(name, error)
+        return found
+
+    def _broker_offsets(
+        self, queue: MessageQueue, name: str
+    ) -> dict[MessageQueue, tuple[int, int]]:
+        """All queues of one broker at once; nothing where it does not answer that."""
+        command = commands.get_topic_stats(queue.topic, name)
         try:
-            frame = self._pool.ask(address, command, "topic statistics", self._deadline())
-        except RocketMQError:
-            # Refused (a proxy, an account without GET), gone, or a slave that has not heard of the
-            # topic yet: queue by queue says it better.
-            return {}
+            frame = self.ask_queue_broker(queue, lambda _: command, "cannot ask the offsets of")
+        except (UnsupportedRequestError, NoPermissionError, TopicNotFoundError):
+            return {}  # a proxy, an account without GET, a slave that has not heard of it yet
         return answers.topic_stats(frame.body)
 
     # --- groups -------------------------------------------------------------------------------

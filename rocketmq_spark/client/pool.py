@@ -33,7 +33,9 @@ class Pool:
 
     def _start_over(self) -> None:
         self._pid = os.getpid()
-        self._lock = threading.Lock()
+        # Taken again by the same thread when the garbage collector, at any moment, ends a read that
+        # nobody finished: that gives its connection back.
+        self._lock = threading.RLock()
         self._idle: dict[str, list[tuple[float, Connection]]] = {}  # with when it came back
 
     @contextmanager
@@ -106,10 +108,9 @@ class Pool:
             kept.append((time.monotonic(), connection))
 
     def _pop_expired(self) -> list[Connection]:
-        assert self._lock.locked()
         oldest = time.monotonic() - self._idle_seconds
         expired = []
-        for kept in self._idle.values():
+        for kept in list(self._idle.values()):
             while kept and kept[0][0] < oldest:
                 expired.append(kept.pop(0)[1])
         return expired

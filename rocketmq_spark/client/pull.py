@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,7 +86,7 @@ class _TryAgainError(Exception):
 
 
 class RangeReader:
-    """One read of one range. Iterate over `batches()` once."""
+    """One read of one range: an iterator of RecordBatches in offset order."""
 
     def __init__(
         self,
@@ -119,9 +119,24 @@ class RangeReader:
         self._failures = 0  # since the last progress
         self._failed: set[str] = set()  # addresses, since the last progress
         self._last_progress = time.monotonic()
+        self._batches = self._read()
 
-    def batches(self) -> Iterator[Any]:
-        """RecordBatches in offset order."""
+    def __iter__(self) -> RangeReader:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._batches)
+
+    @property
+    def position(self) -> int:
+        """Everything before it has been handed out; after an error, where to go on."""
+        return self._window.position
+
+    def close(self) -> None:
+        """Stop reading; the connection is free again."""
+        self._batches.close()
+
+    def _read(self) -> Generator[Any, None, None]:
         if self._filter.subscription.kind == commands.SQL92:
             what = f"cannot filter by {self._filter.subscription.expression!r} in"
             self._metadata.ask_queue_broker(self._queue, self._check_filter, what)

@@ -140,6 +140,12 @@ def parse_queues(text: str, option: str = "assign") -> list[MessageQueue]:
     return queue_list(read_json(text, option), option)
 
 
+def parse_assignment(text: str, option: str = "allocate.config") -> dict[str, list[MessageQueue]]:
+    """`{"member": {"TopicA": {"broker-a": [0, 1]}}}`"""
+    members = entries(read_json(text, option), option, (), "members")
+    return {member: queue_list(queues, f"{option}: {member}") for member, queues in members}
+
+
 def _parse_where(text: str, option: str, words: tuple[str, ...], lowest: int) -> Where:
     word = text.strip().lower()
     if word in words:

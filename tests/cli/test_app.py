@@ -12,6 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from rocketmq_spark.client import Client, Message
+from rocketmq_spark.core.options import as_markdown
 
 PROGRAM = [sys.executable, "-m", "rocketmq_spark"]
 
@@ -175,6 +176,12 @@ def test_cluster_serves_until_interrupted() -> None:
         _, said = process.communicate(timeout=60)
     assert process.returncode == 0, said
     assert "stopping" in said
+
+
+def test_options_are_printed_as_they_stand_in_the_code() -> None:
+    done = run("options")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == as_markdown()
 
 
 def test_demo_reads_back_what_it_sent() -> None:

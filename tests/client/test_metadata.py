@@ -357,6 +357,7 @@ def test_where_the_broker_refuses_queue_by_queue(network: Network, refusal: Fram
         return [refusal] if request.code == 202 else offsets(request)
 
     network.servers["a:0"] = handle
+    network.servers["a:1"] = handle
     found = metadata(network).topic_offsets("T")
     assert list(found.values()) == [(3, 9)] * 4
 

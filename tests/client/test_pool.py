@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -267,3 +267,24 @@ def test_a_forked_child_opens_its_own_and_the_parents_lives_on() -> None:
         check=False,
     )
     assert (run.returncode, run.stdout.strip()) == (0, "fine"), run.stderr
+
+
+def test_a_read_that_the_garbage_collector_ends_may_come_at_any_moment(network: Network) -> None:
+    """Also while this very thread holds the pool's lock: giving back must not wait for itself."""
+    pool = network.pool()
+
+    def abandoned() -> Iterator[None]:
+        with pool.connection("a:1", soon()):
+            yield
+
+    unfinished = abandoned()
+    next(unfinished)
+    done = threading.Event()
+
+    def collect() -> None:
+        with pool._lock:
+            unfinished.close()
+        done.set()
+
+    threading.Thread(target=collect, daemon=True).start()
+    assert done.wait(20), "the pool waits for itself"

@@ -147,7 +147,7 @@ def rows(batches: Iterator[Any]) -> list[int]:
 
 
 def read(network: Network, start: int, end: int, **settings: Any) -> list[int]:
-    return rows(reader(network, start, end, **settings).batches())
+    return rows(reader(network, start, end, **settings))
 
 
 # --- plain reading ----------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def test_batches_are_of_the_size_asked_for(network: Network) -> None:
     network.servers[MASTER] = PullBroker(1000)
     size = len(record(500))
     network.at_once = 16 * size  # or all answers would be there at the first look
-    batches = list(reader(network, 0, 1000, batch_bytes=100 * size).batches())
+    batches = list(reader(network, 0, 1000, batch_bytes=100 * size))
     assert 6 <= len(batches) <= 10
     assert rows(iter(batches)) == list(range(1000))
 
@@ -194,7 +194,7 @@ def test_a_batch_that_is_held_stays_as_it_was(network: Network) -> None:
     size = len(record(500))
     network.at_once = 16 * size
     columns = ["queueOffset", "body", "properties", "msgId"]
-    reading = reader(network, 0, 1000, columns=columns, batch_bytes=100 * size).batches()
+    reading = reader(network, 0, 1000, columns=columns, batch_bytes=100 * size)
     held, copies = [], []
     for batch in reading:
         held.append(batch)
@@ -229,7 +229,7 @@ def test_pulls_are_in_flight_together_up_to_the_limit(network: Network) -> None:
 
 def test_the_reader_may_stop_in_the_middle(network: Network) -> None:
     network.servers[MASTER] = PullBroker(100_000)
-    batches = reader(network, 0, 100_000, batch_bytes=1000).batches()
+    batches = reader(network, 0, 100_000, batch_bytes=1000)
     next(batches)
     batches.close()  # type: ignore[attr-defined]
     [stream] = [stream for address, stream in network.streams if address == MASTER]
@@ -239,7 +239,7 @@ def test_the_reader_may_stop_in_the_middle(network: Network) -> None:
 def test_a_connection_with_nothing_left_on_it_is_kept(network: Network) -> None:
     network.servers[MASTER] = PullBroker(100)
     reading = reader(network, 0, 100)
-    rows(reading.batches())
+    rows(reading)
     [stream] = [stream for address, stream in network.streams if address == MASTER]
     assert not stream.closed
 
@@ -409,7 +409,7 @@ def test_no_such_topic_makes_the_route_forgotten(network: Network) -> None:
     decoder = Decoder(["queueOffset"], topic="T", broker_name="b-a", queue_id=0)
     for _ in range(2):
         with pytest.raises(TopicNotFoundError):
-            rows(RangeReader(facts, pool, QUEUE, 0, 5, decoder, PullSettings(), Filter()).batches())
+            rows(RangeReader(facts, pool, QUEUE, 0, 5, decoder, PullSettings(), Filter()))
     assert len(network.requests(105)) == 2
 
 

@@ -1,0 +1,24 @@
+"""What the tests of the source share."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from .queries import Source
+
+
+@pytest.fixture(scope="session")
+def source(spark: SparkSession, name_server: str) -> Source:
+    """Two members, so that a plan is the same on every machine."""
+    return Source(spark, {"nameServer": name_server, "executors": "2"})
+
+
+# Those that take a minute and more each; `make test-source` runs them all.
+SLOW = {"test_change", "test_limits", "test_members", "test_starts", "test_topics"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.parent.name == "spark" and item.path.stem in SLOW:
+            item.add_marker(pytest.mark.slow)

@@ -1,0 +1,204 @@
+"""Queries of a test: short to write, read back row for row, and the same on every kind of session.
+
+A stream goes to files, for those survive a restart and are there for Spark Connect too.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow.parquet as parquet
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from rocketmq_spark.client import Client, Message
+from rocketmq_spark.client.outgoing import SendResult
+
+# Far more than a query needs, even with all processors taken.
+PATIENCE = 120.0
+
+# Where a row was stored, what it is, and who read it.
+COLUMNS = (
+    "topic string, brokerName string, queueId int, queueOffset bigint, body binary, "
+    "consumerId string"
+)
+
+T = TypeVar("T")
+Row = dict[str, Any]
+
+
+def until(condition: Callable[[], T], seconds: float = 60.0, what: str = "") -> T:
+    """The first true answer of `condition`."""
+    deadline = time.monotonic() + seconds
+    while not (answer := condition()):
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what or condition}"
+        time.sleep(0.05)
+    return answer
+
+
+def send(client: Client, topic: str, messages: Iterable[Message | str]) -> list[SendResult]:
+    """Send, and return when all can be read: a broker acknowledges a moment before that."""
+    results = client.send(topic, [Message(m) if isinstance(m, str) else m for m in messages])
+    ends: dict[Any, int] = {}
+    for result in results:
+        ends[result.queue] = max(ends.get(result.queue, 0), result.queue_offset + 1)
+    for queue, end in ends.items():
+        until(lambda q=queue, e=end: client.offsets(q)[1] >= e, what=f"{queue} reaches {end}")
+    return results
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where to read, and the options that all queries of a test share."""
+
+    spark: SparkSession
+    options: dict[str, str]
+
+    def with_options(self, **options: object) -> Source:
+        return Source(self.spark, {**self.options, **_texts(options)})
+
+    def batch(self, schema: str = "", **options: object) -> DataFrame:
+        reader = self.spark.read.format("rocketmq").options(**{**self.options, **_texts(options)})
+        return (reader.schema(schema) if schema else reader).load()
+
+    def stream(self, schema: str = "", **options: object) -> DataFrame:
+        reader = self.spark.readStream.format("rocketmq")
+        reader = reader.options(**{**self.options, **_texts(options)})
+        return (reader.schema(schema) if schema else reader).load()
+
+    def run_now(self, folder: Path, schema: str = "", **options: object) -> Run:
+        """Trigger.AvailableNow, to its end."""
+        run = self.start(folder, schema, available_now=True, **options)
+        run.finish()
+        return run
+
+    def start(
+        self,
+        folder: Path,
+        schema: str = "",
+        *,
+        available_now: bool = False,
+        interval: str = "0 seconds",
+        **options: object,
+    ) -> Run:
+        """A stream into `folder`, which keeps the rows and the checkpoint; start it there again
+        and it goes on."""
+        before = set(_files(folder))
+        writer = (
+            self.stream(schema, **options)
+            .writeStream.format("parquet")
+            .option("path", str(folder / "rows"))
+            .option("checkpointLocation", str(folder / "checkpoint"))
+        )
+        trigger = {"availableNow": True} if available_now else {"processingTime": interval}
+        return Run(writer.trigger(**trigger).start(), folder, before)  # type: ignore[arg-type]
+
+
+@dataclass
+class Run:
+    """One run of a stream, of several perhaps."""
+
+    query: StreamingQuery
+    folder: Path
+    _before: set[Path]
+
+    def finish(self) -> None:
+        assert self.query.awaitTermination(PATIENCE), f"still running after {PATIENCE} s"
+
+    def stop(self) -> None:
+        self.query.stop()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def rows(self) -> list[Row]:
+        """What this run has written so far."""
+        return written(self.folder, self._before)
+
+    @property
+    def bodies(self) -> list[str]:
+        return bodies(self.rows)
+
+    @property
+    def batches(self) -> list[int]:
+        """How many messages each batch of this run read."""
+        return [int(p["numInputRows"]) for p in self.query.recentProgress if _is_batch(p)]
+
+    def wait_for(self, count: int) -> list[str]:
+        """The bodies, once there are so many."""
+
+        def enough() -> list[str]:
+            failure = self.query.exception()
+            assert failure is None, failure
+            found = self.bodies
+            return found if len(found) >= count else []
+
+        return until(enough, PATIENCE, f"{count} rows") if count else self.bodies
+
+    def wait_for_progress(self, wanted: Callable[[Row], bool]) -> Row:
+        """The `latestOffset` of the first progress that is as wanted."""
+
+        def found() -> Row | None:
+            failure = self.query.exception()
+            assert failure is None, failure
+            return next((r for r in map(report, self.query.recentProgress) if wanted(r)), None)
+
+        return until(found, PATIENCE, "a progress that shows it") or {}
+
+
+def written(folder: Path, before: Collection[Path] = ()) -> list[Row]:
+    """What all runs of a stream have written, but for the files `before`."""
+    return [
+        row
+        for path in _files(folder)
+        if path not in before
+        for row in parquet.read_table(path, partitioning=None).to_pylist()
+    ]
+
+
+def bodies(rows: Iterable[Row]) -> list[str]:
+    return sorted(bytes(row["body"]).decode() for row in rows)
+
+
+def collect(frame: DataFrame) -> list[Row]:
+    return [row.asDict() for row in frame.collect()]
+
+
+def report(progress: Any) -> Row:
+    """What `reportLatestOffset` said, as it stands in a progress."""
+    told = progress["sources"][0]["latestOffset"]
+    return dict(json.loads(told) if isinstance(told, str) else told or {})
+
+
+def numbered(prefix: str, count: int) -> list[str]:
+    """`a000`, `a001` and so on: sorted as they were sent."""
+    return [f"{prefix}{number:03d}" for number in range(count)]
+
+
+def _is_batch(progress: Any) -> bool:
+    return "addBatch" in progress["durationMs"]
+
+
+def _texts(options: dict[str, object]) -> dict[str, str]:
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in options.items()
+    }
+
+
+def _files(folder: Path) -> list[Path]:
+    """Committed ones only: the sink's log names them after it has written them all."""
+    named = set()
+    for entry in (folder / "rows" / "_spark_metadata").glob("[0-9]*"):
+        for line in entry.read_text("utf-8").splitlines()[1:]:
+            named.add(Path(json.loads(line)["path"].removeprefix("file://")))
+    return sorted(named)
