@@ -14,8 +14,18 @@ def source(spark: SparkSession, name_server: str) -> Source:
     return Source(spark, {"nameServer": name_server, "executors": "2"})
 
 
-# Those that take a minute and more each; `make test-source` runs them all.
-SLOW = {"test_change", "test_limits", "test_members", "test_starts", "test_topics"}
+# Those that start Spark. `make test-source` runs them; they join `make test` when the source is more
+# than a preview.
+SLOW = {
+    "test_batch",
+    "test_change",
+    "test_limits",
+    "test_members",
+    "test_schema",
+    "test_starts",
+    "test_stream",
+    "test_topics",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
