@@ -14,8 +14,8 @@ def source(spark: SparkSession, name_server: str) -> Source:
     return Source(spark, {"nameServer": name_server, "executors": "2"})
 
 
-# Those that start Spark. `make test-source` runs them; they join `make test` when the source is more
-# than a preview.
+# Those that start Spark. `make test-source` runs them; they join `make test` when the source is
+# more than a preview.
 SLOW = {
     "test_batch",
     "test_change",

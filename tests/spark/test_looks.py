@@ -60,7 +60,7 @@ class FakeClient:
     def read(self, queue: MessageQueue, start: int, end: int, columns: list[str]) -> Any:
         self.reads += 1
         stored = pa.array([(1000 + start) * 1000], pa.timestamp("us", "UTC"))
-        return iter([pa.RecordBatch.from_arrays([stored], columns)])
+        yield pa.RecordBatch.from_arrays([stored], columns)
 
 
 class Clock:
