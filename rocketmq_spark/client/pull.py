@@ -52,8 +52,8 @@ class PullSettings:
     """How a range is read."""
 
     group: str = "rocketmq_spark_reader"
-    # About as many bytes as a batch, at 1 KiB a message and 32 to an answer: while we decode one
-    # batch, the broker has the next to send. With 32 it ran dry, and reading was a third slower.
+    # About as many bytes as a batch, at 1 KiB a message and 32 to an answer, so that the broker
+    # should have the next batch to send while we decode one. One noisy comparison spoke for it.
     in_flight: int = 128
     largest_pull: int = 1024
     batch_bytes: int = 4 * 1024 * 1024
