@@ -14,8 +14,11 @@ No sockets and no clock: it is told of answers and says what to do.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from operator import attrgetter
+from typing import NamedTuple
 
 from rocketmq_spark.wire.frame import Buffer
 
@@ -40,14 +43,19 @@ class Ask:
         return self.offset + self.count
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """What came for [offset, end): message bytes, and what to add to their offsets."""
+class Piece(NamedTuple):
+    """What came for [offset, end): message bytes, what to add to their offsets, and the place of
+    the bytes in the memory they were received into."""
 
     offset: int
     end: int
     body: Buffer
     delta: int = 0
+    at: int = 0
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return self.at, self.at + len(self.body)
 
 
 class Window:
@@ -119,8 +127,8 @@ class Window:
             return min(self._step * 2, self._largest_step)
         return self._step
 
-    def answered(self, ask: Ask, after: int, body: Buffer, delta: int = 0) -> None:
-        """`body` holds the messages of [ask.offset, after)."""
+    def answered(self, ask: Ask, after: int, body: Buffer, delta: int = 0, at: int = 0) -> None:
+        """`body`, received at this place, holds the messages of [ask.offset, after)."""
         self._flying -= 1
         if body:
             self._typical = max(len(body), self._typical * 0.95, 1)
@@ -132,7 +140,7 @@ class Window:
             self._frontier = max(self._frontier, after)
         else:
             after = ask.end
-        self._put(Piece(ask.offset, after, body, delta))
+        self._put(Piece(ask.offset, after, body, delta, at))
         self._shed()
 
     def failed(self, ask: Ask) -> None:
@@ -196,6 +204,14 @@ class Window:
         self._ready_bytes -= size
         self._run_bytes -= size
         return pieces
+
+    def waiting(self) -> list[Piece]:
+        """Ready pieces in the order of their places in memory."""
+        return sorted(self._ready.values(), key=attrgetter("at"))
+
+    def moved(self, pieces: Iterable[Piece]) -> None:
+        """These pieces have the same bytes in another place now."""
+        self._ready.update((piece.offset, piece) for piece in pieces)
 
     def __repr__(self) -> str:
         return (

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rocketmq_spark.wire.acl import Credentials
-from rocketmq_spark.wire.frame import ONEWAY_FLAG, RESPONSE_FLAG, Frame, FrameBuffer, encode
+from rocketmq_spark.wire.buffer import FrameBuffer
+from rocketmq_spark.wire.frame import ONEWAY_FLAG, RESPONSE_FLAG, Frame, encode
 from rocketmq_spark.wire.session import Answer, Command, Session
 from tests.wire.test_frame import feed, same
 
