@@ -26,7 +26,7 @@ from rocketmq_spark.errors import (
     from_answer,
 )
 from rocketmq_spark.wire import commands
-from rocketmq_spark.wire.answers import first_offset, number
+from rocketmq_spark.wire.answers import before, first_offset, number
 from rocketmq_spark.wire.buffer import FrameBuffer, Landing
 from rocketmq_spark.wire.decode import Decoder
 from rocketmq_spark.wire.frame import Frame
@@ -116,6 +116,7 @@ class RangeReader:
         )
         self._landing = Landing()  # answers stay where they were received until they are decoded
         self._prefer = MASTER_ID
+        self._suggested: str | None = None  # by the last answer
         self._routed = False
         self._failures = 0  # since the last progress
         self._failed: set[str] = set()  # addresses, since the last progress
@@ -183,7 +184,7 @@ class RangeReader:
                 asks = window.asks() if self._prefer == prefer else []
                 if asks:
                     flying.update((ask.offset, ask) for ask in asks)
-                    requests = [((ask.offset, ask.count), ask) for ask in asks]
+                    requests = [((ask.offset, ask.wanted), ask) for ask in asks]
                     connection.submit_series(pulls, requests, time.monotonic() + settings.timeout)
                 if window.takable >= settings.batch_bytes or window.complete or self._crowded():
                     # New pulls are on their way, so the broker works while we decode.
@@ -235,7 +236,10 @@ class RangeReader:
             delta = number(frame, "offsetDelta") if frame.ext.get("offsetDelta") else 0
             if after <= ask.offset:
                 raise _TryAgainError(self._error(frame, address))
-            self._window.answered(ask, after, frame.body, delta, frame.at)
+            body = frame.body
+            if self._window.beyond(ask, after):
+                body = before(body, ask.end - delta)
+            self._window.answered(ask, after, body, delta, frame.at)
             self._progress()
             self._follow_suggestion(frame)
             return
@@ -306,8 +310,10 @@ class RangeReader:
 
     def _follow_suggestion(self, frame: Frame) -> None:
         suggested = frame.ext.get("suggestWhichBrokerId")
-        if suggested and suggested.isdigit():
-            self._prefer = int(suggested)
+        if suggested != self._suggested:
+            self._suggested = suggested
+            if suggested and suggested.isdigit():
+                self._prefer = int(suggested)
 
     def _served_by_slave(self, address: str) -> bool:
         route = self._route()
