@@ -174,7 +174,7 @@ class HeaderMemory:
             twice = any(header.count(name) > 1 for name in (_OFFSET, _OPAQUE))
             as_read = (frame.ext.get("nextBeginOffset", "").encode(), b"%d" % frame.opaque)
             if not twice and as_read == (offset, opaque):
-                self._rest, self._known = rest, replace(frame, body=b"")
+                self._rest, self._known = rest, replace(frame, ext=dict(frame.ext), body=b"")
             return frame
         known = self._known
         ext = {**known.ext, "nextBeginOffset": offset.decode()}
