@@ -6,9 +6,11 @@ replayed writes nothing twice, but a batch that is planned otherwise than before
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
@@ -19,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from rocketmq_spark.client import Client, Message
 from rocketmq_spark.core.model import MessageQueue
+from rocketmq_spark.errors import OffsetOutOfRangeError
 from rocketmq_spark.local_cluster import LocalCluster
 
 from .driver import Driver, Stream, half_done
@@ -27,8 +30,9 @@ from .queries import ADMISSION_CONTROL, COLUMNS, Run, Source, report, send, unti
 Entry = tuple[str, str, int, int, str]
 
 # Small files, all but the last of them expired, and removed when mqadmin says so and not before.
+FILE_SIZE = 2 * 1024 * 1024
 EXPIRING = {
-    "mappedFileSizeCommitLog": str(2 * 1024 * 1024),
+    "mappedFileSizeCommitLog": str(FILE_SIZE),
     "fileReservedTime": "0",
     "deleteWhen": "25",  # an hour that never comes
     "cleanResourceInterval": "500",
@@ -77,6 +81,15 @@ class Book:
 
     def read(self, **options: object) -> Run:
         return self.source.run_now(self.folder, COLUMNS, **options)
+
+    def catch_up(self, **options: object) -> list[int]:
+        """Read on after a crash, to the end; how many messages each batch had.
+
+        Before Spark 4.2 a run of what is available is one batch, and here that is the one to be
+        repeated: what is new is left for the run after it.
+        """
+        batches = self.read(**options).batches
+        return batches if ADMISSION_CONTROL else batches + self.read(**options).batches
 
     def start(self, **options: object) -> Run:
         return self.source.start(self.folder, COLUMNS, **options)
@@ -151,8 +164,8 @@ def book(new_book: Callable[..., Book]) -> Book:
 
 @pytest.mark.compat
 def test_a_restart_after_every_batch(book: Book) -> None:
-    book.send(160)
     for _ in range(3):
+        book.send(40)
         done = book.committed()
         with book.start(maxOffsetsPerTrigger=24):
             until(lambda done=done: book.committed() > done, what="one more batch")
@@ -173,10 +186,10 @@ def test_a_checkpoint_is_read_again_by_others(book: Book) -> None:
     ):
         book.undo()
         book.send(19)
-        run = book.read(**options)
-        assert len(run.batches) == 2  # the one that was undone, and what came since
+        assert len(book.catch_up(**options)) == 2  # the one that was undone, and what came since
         book.check()
-    readers = {row["consumerId"] for row in run.rows}
+    last = {entry[4] for entry in book.sent[-19:]}
+    readers = {r["consumerId"] for r in written(book.folder) if r["body"].decode() in last}
     assert readers and readers <= {"a@1", "b@2", "c@3"}
 
 
@@ -216,11 +229,11 @@ def test_the_driver_is_killed_in_the_middle_of_a_batch(
     assert (first.folder / "checkpoint" / "offsets" / "0").exists()
 
     middle.send(10)
-    middle.read()
+    middle.catch_up()
     middle.check()
     assert half <= Counter(row[:4] for row in middle.rows())
     first.send(9)
-    first.read()
+    first.catch_up()
     first.check()
 
 
@@ -311,6 +324,7 @@ def test_a_topic_is_deleted_and_made_again(client: Client, book: Book) -> None:
     book.check()
 
 
+@pytest.mark.timeout(900)
 def test_messages_expire_below_the_checkpoint(
     changing: LocalCluster, client: Client, new_book: Callable[..., Book]
 ) -> None:
@@ -326,11 +340,8 @@ def test_messages_expire_below_the_checkpoint(
     planned.read()
     planned.undo()
 
-    changing.mqadmin("deleteExpiredCommitLog", "-c", changing.cluster_name)
-    # A broker begins to clean up a minute after its start.
-    until(lambda: client.offsets(queue)[0] > 10, 120, "messages expire")
-    low, high = client.offsets(queue)
-    assert 10 < low < high == 1810
+    low = _expire(changing, client, queue)
+    assert 10 < low < client.offsets(queue)[1] == 1810
 
     for book, words in (
         (behind, f"offset 10 is wanted and {low} to 1810 are there, so {low - 10} messages were"),
@@ -345,3 +356,35 @@ def test_messages_expire_below_the_checkpoint(
         book.check()
         book.read()  # accepted once: it goes on without the option
         book.check()
+
+
+def _expire(cluster: LocalCluster, client: Client, queue: MessageQueue) -> int:
+    """Let the broker remove every file but its last, and wait until it says so; the first offset
+    that is left.
+
+    A broker begins to clean up a minute after its start, goes file by file, gives up on a file
+    that is being read, and moves the first offset some time after the last file has gone.
+    """
+    address = cluster.brokers[queue.broker_name].address
+
+    def one_left() -> bool:
+        cluster.mqadmin("deleteExpiredCommitLog", "-c", cluster.cluster_name)
+        status = cluster.mqadmin("brokerStatus", "-b", address)
+        first, end = (
+            int(re.findall(rf"{name}\s*:\s*(\d+)", status)[0])
+            for name in ("commitLogMinOffset", "commitLogMaxOffset")
+        )
+        return first == (end - 1) // FILE_SIZE * FILE_SIZE
+
+    until(one_left, 300, "one file is left")
+
+    def all_there() -> int:
+        """The first offset, once a message can be read there."""
+        low = client.offsets(queue)[0]
+        try:
+            with closing(client.read(queue, low, low + 1, ["queueOffset"])) as reader:
+                return low if next(reader, None) is not None else 0
+        except OffsetOutOfRangeError:
+            return 0
+
+    return until(all_there, what="the first offset follows the files")

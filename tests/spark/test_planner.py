@@ -28,12 +28,15 @@ class FakeFacts:
         self.delays = {A: 0, B: 0, C: 0}
         self.awaited: set[str] = set()
         self.asked_complete = 0
+        self.met: set[str] = set()
+        self.replicas: set[str] = set()
 
     def bounds(self, *, complete: bool = False) -> Bounds:
         self.asked_complete += complete
         return Bounds(
             {queue: low for queue, (low, _) in self.queues.items()},
             {queue: high for queue, (_, high) in self.queues.items()},
+            frozenset(self.replicas),
         )
 
     fresh = bounds
@@ -181,6 +184,28 @@ def test_a_queue_that_vanished_keeps_its_place() -> None:
     facts.queues[B] = (0, 9)
     third = planner.advance(second)
     assert ranges(planner, second, third) == {B: (5, 9)}
+
+
+def test_a_slave_that_is_behind_its_master_has_lost_nothing() -> None:
+    facts = FakeFacts(A=(0, 9))
+    planner, _ = planner_of(facts, startingOffsets="earliest")
+    end = begin(planner)
+    facts.queues[A], facts.replicas = (0, 5), {"b"}
+    assert planner.advance(end) is end
+    facts.queues[A] = (0, 12)  # and when it has more than was read, that is read
+    assert ranges(planner, end, planner.advance(end)) == {A: (9, 12)}
+    facts.queues[A], facts.replicas = (0, 5), set()  # the master itself says so
+    with pytest.raises(OffsetOutOfRangeError, match="offset 9 is wanted and 0 to 5 are there"):
+        planner.advance(end)
+
+
+def test_what_expired_is_gone_on_a_slave_too() -> None:
+    facts = FakeFacts(A=(0, 9))
+    planner, _ = planner_of(facts, startingOffsets="earliest")
+    end = begin(planner)
+    facts.queues[A], facts.replicas = (11, 15), {"b"}
+    with pytest.raises(OffsetOutOfRangeError, match="offset 9 is wanted and 11 to 15 are there"):
+        planner.advance(end)
 
 
 def test_most_messages_and_most_bytes() -> None:
