@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,6 +67,15 @@ def filled(client: Client) -> Iterator[Filled]:
             time.sleep(0.02)
     yield Filled(topic, first, second, halves[0])
     client.delete_topic(topic)
+
+
+def test_spark_can_find_the_source_from_any_folder(tmp_path: Path) -> None:
+    """It lists modules as Spark does, and an editable install by an import hook hides ours."""
+    look = "import pkgutil; print('pyspark_rocketmq' in {m.name for m in pkgutil.iter_modules()})"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", look], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "True\n", "install it with --config-settings editable_mode=compat"
 
 
 def test_found_without_registration_in_sql(source: Source, filled: Filled) -> None:

@@ -194,6 +194,7 @@ def test_a_checkpoint_is_read_again_by_others(book: Book) -> None:
 
 
 @pytest.mark.compat
+@pytest.mark.timeout(600)
 def test_the_driver_is_killed_in_the_middle_of_a_batch(
     new_book: Callable[..., Book], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -214,7 +215,7 @@ def test_the_driver_is_killed_in_the_middle_of_a_batch(
         def come(book: Book, sign: str) -> Callable[[], bool]:
             return lambda: driver.check() is None and (book.folder / sign).exists()
 
-        until(come(first, "stalled"), what="batch 0")
+        until(come(first, "stalled"), 240, "batch 0")
         until(lambda: driver.check() is None and len(middle.rows()) == 80, what="80 rows")
         (middle.folder / "stall").touch()
         middle.send(60)
@@ -324,6 +325,7 @@ def test_a_topic_is_deleted_and_made_again(client: Client, book: Book) -> None:
     book.check()
 
 
+@pytest.mark.slow  # the broker begins to clean up a minute after its start
 @pytest.mark.timeout(900)
 def test_messages_expire_below_the_checkpoint(
     changing: LocalCluster, client: Client, new_book: Callable[..., Book]

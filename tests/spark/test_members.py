@@ -85,6 +85,7 @@ def test_a_plan_sees_what_the_watcher_saw_last() -> None:
 # --- executors that come and go ---------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_live_executors_are_followed(
     client: Client, name_server: str, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -249,6 +250,7 @@ def test_a_forked_process_makes_its_own_connections(
 # --- memory -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @linux_only
 @pytest.mark.parametrize("case, count", [("4 MiB", 40), ("1 KiB", 100_000)])
 def test_a_worker_stays_small(

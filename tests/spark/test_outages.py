@@ -23,7 +23,7 @@ MASTER, SLAVE = "broker-a", "broker-a-slave"
 QUEUE = MessageQueue("BenchmarkTest", MASTER, 0)
 
 # Brokers start and stop in each of them.
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
