@@ -141,7 +141,8 @@ class SourceOptions:
         "minOffsetsPerTrigger",
         parse.whole(1),
         "",
-        "Wait until there are so many messages, but not longer than `maxTriggerDelay`.",
+        "Wait until there are so many messages, but not longer than `maxTriggerDelay`. Spark 4.2 "
+        "and later.",
         STREAM,
     )
     max_trigger_delay: float = option(
@@ -151,7 +152,8 @@ class SourceOptions:
         "maxTimestampSkew",
         parse.duration,
         "",
-        "No queue's batch runs ahead of the slowest queue by more than this time.",
+        "No queue's batch runs ahead of the slowest queue by more than this time. Spark 4.2 and "
+        "later.",
         STREAM,
     )
     min_partitions: int | None = option(
