@@ -19,7 +19,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -93,10 +93,12 @@ class Driver:
         assert self._process.poll() is None, f"the driver has ended:\n{self.log[-4000:]}"
 
     def kill(self) -> None:
-        """kill -9, of the JVM and of the Python that is the user's; all others end with them."""
+        """kill -9, of the JVM, of the Python that is the user's, and of what they have started:
+        a worker that sleeps would not notice that they have gone."""
         workers = self.processes()
-        for pid in (*self.processes("SparkSubmit"), self._process.pid):
-            os.kill(pid, signal.SIGKILL)
+        for pid in (*self.processes("SparkSubmit"), self._process.pid, *workers):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self._process.wait()
         until(lambda: not any(map(_alive, workers)), what="the end of all workers")
 
