@@ -481,6 +481,18 @@ def test_members_of_a_group_from_all_masters(network: Network) -> None:
     assert metadata(network).consumers("g") == ["1@x", "2@x", "3@x"]
 
 
+def test_members_of_a_group_when_a_broker_is_down(network: Network) -> None:
+    network.servers["n:1"] = name_server({}, {"b-a": {0: "a:0"}, "b-b": {0: "b:0"}})
+    del network.servers["a:0"]
+    network.servers["b:0"] = in_turn(answer(body=b'{"consumerIdList":["1@x"]}'))
+    assert metadata(network).consumers("g") == ["1@x"]
+    network.servers["b:0"] = in_turn(answer(1, "no consumer for this group"))
+    assert metadata(network).consumers("g") == []
+    del network.servers["b:0"]
+    with pytest.raises(ConnectError):  # nobody says that nobody is there
+        metadata(network).consumers("g")
+
+
 def test_members_may_be_a_secret(network: Network) -> None:
     network.servers["a:0"] = in_turn(answer(1, "AclException: no"))
     with pytest.raises(NoPermissionError):
