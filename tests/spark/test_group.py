@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_spark.client import Client
-from rocketmq_spark.errors import ConnectError
+from rocketmq_spark.errors import ClusterError, ConnectError
 from rocketmq_spark.local_cluster import LocalCluster
 from rocketmq_spark.spark.group import GroupMembers, announced, task_slots
 
@@ -36,17 +36,28 @@ def test_executors_announce_themselves(
             run.wait_for(len(sent))
             return {r["consumerId"] for r in run.rows if r["body"].decode() in some}
 
+        def announced_ones() -> str:
+            """The id that was announced, once a batch is planned by it."""
+            members, ids = planned_for(), client.consumers(group)
+            found = [id for id in ids if members == set(announced([id]))]
+            return found[0] if found else ""
+
         assert all("@driver#" in member for member in planned_for())
-        until(lambda: all("@driver#" not in member for member in planned_for()))
-        members = planned_for()
-        (announced_id,) = client.consumers(group)
-        known = ID.fullmatch(announced_id)
-        assert known, announced_id
-        assert members == {f"127.0.0.1@{known[1]}#0", f"127.0.0.1@{known[1]}#1"}
-        listed = cluster.mqadmin("consumerConnection", "-g", group)
-        assert announced_id in listed
+        known = until(announced_ones)
+        assert ID.fullmatch(known), known  # two slots, as local[2] says
+        # Again and again, for a worker that has been idle for a minute is ended, and forgotten.
+        listed = until(lambda: planned_for() and _listed(cluster, group, known))
         assert topic in listed
         assert run.bodies == sent
+
+
+def _listed(cluster: LocalCluster, group: str, member: str) -> str:
+    """What RocketMQ's own tool says of the group, if it knows the member."""
+    try:
+        told = cluster.mqadmin("consumerConnection", "-g", group)
+    except ClusterError:  # nobody is in the group
+        return ""
+    return told if member in told else ""
 
 
 @pytest.mark.parametrize(
