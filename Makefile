@@ -12,9 +12,9 @@ export SPARK_LOCAL_IP        := 127.0.0.1
 .PHONY: help demo test test-source check format bench clean java jars
 
 help:
-	@echo "make demo    a real RocketMQ on this machine, messages in and out"
+	@echo "make demo    a real RocketMQ and Spark on this machine: orders are counted under change"
 	@echo "make test    formatter, linter, types and all tests (needs no running RocketMQ)"
-	@echo "make test-source  all tests of the Spark source, some minutes more"
+	@echo "make test-source  all tests that start Spark, some minutes more"
 	@echo "make check   formatter, linter and types only"
 	@echo "make format  let the formatter and the linter mend what they can"
 	@echo "make bench   how fast we read, side by side with the Java client, and how fast we plan"
@@ -28,7 +28,7 @@ test: check
 	@$(BIN)/python -m pytest
 
 test-source: jars
-	@$(BIN)/python -m pytest -m "" tests/spark
+	@$(BIN)/python -m pytest -m "" tests/spark tests/examples tests/cli/test_demo.py
 
 check: $(READY)
 	@$(BIN)/ruff format --check .

@@ -68,7 +68,7 @@ def _started_spark(console: Console, folder: Path) -> Iterator[Any]:
             spark = stack.enter_context(spark_side.session(folder / "spark.log"))
             register(spark)  # the plan follows the slots that are really there
         console.print(
-            f"Spark {spark.version} runs, with {spark_side.SLOTS} slots.", highlight=False
+            f"Spark {spark.version} runs, with {spark_side.SLOTS} slots.\n", highlight=False
         )
         yield spark
 
