@@ -49,6 +49,7 @@ def check_installed() -> None:
 def session(log: Path) -> Iterator[SparkSession]:
     """A session whose Java process writes to a file of its own, not across our screen."""
     from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
@@ -58,8 +59,12 @@ def session(log: Path) -> Iterator[SparkSession]:
     settings = SparkConf().setAll(list(_SETTINGS.items()))
     with log.open("wb") as said:
         output = {"stdout": said, "stderr": said}
-        gateway = launch_gateway(settings, output)  # type: ignore[no-untyped-call]
-    context = SparkContext(gateway=gateway, conf=settings)
+        try:
+            gateway = launch_gateway(settings, output)  # type: ignore[no-untyped-call]
+            context = SparkContext(gateway=gateway, conf=settings)
+        except PySparkRuntimeError as error:
+            words = log.read_text("utf-8", "replace").strip().splitlines()
+            raise ClusterError(f"Spark did not start: {(words or [str(error)])[-1]}") from error
     try:
         yield SparkSession(context)
     finally:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -30,6 +32,8 @@ _QUEUES = 3  # on each broker, at first
 # How long a scene stays, so that eyes can follow; and how long anything may take on a busy machine.
 _SCENE_SECONDS = 5.0
 _PATIENCE_SECONDS = 180.0
+# With no micro-batch for so long, what has not been counted never will be.
+_SILENCE_SECONDS = 60.0
 _LOOKS_PER_SECOND = 5
 
 
@@ -56,8 +60,12 @@ def show(rate: int) -> None:
         producer.start()
         stack.callback(producer.finish)
         play = _Play(screen, cluster, client, producer, tally, stack.enter_context(counting))
-        with screen.live():
-            play.scenes()
+        try:
+            with screen.live():
+                play.scenes()
+        except KeyboardInterrupt:
+            console.print("Stopping.")
+            raise
         play.verdict(time.monotonic() - began)
 
 
@@ -90,6 +98,10 @@ class _Play:
         self._tally = tally
         self._query = query
         self._sent = 0
+        # An interrupt in the midst of a call to Spark would confuse the calls that tidy up, so it
+        # waits for a moment between two.
+        self._interrupted = threading.Event()
+        signal.signal(signal.SIGINT, lambda *_: self._interrupted.set())
 
     def scenes(self) -> None:
         self._screen.doing("Spark counts the orders by tag")
@@ -109,7 +121,8 @@ class _Play:
 
         self._screen.doing("No more orders; Spark counts the last of them")
         self._sent = self._producer.finish()
-        self._wait(lambda: self._moment().counted >= self._sent, "Spark has counted all orders")
+        self._wait(self._over, "Spark has counted all orders")
+        self._query.processAllAvailable()  # what was sent twice might come after the last
 
     def verdict(self, seconds: float) -> None:
         """Exit code 1 if an order is missing or was counted twice."""
@@ -139,12 +152,12 @@ class _Play:
 
     def _rebalanced(self, before: Assignment) -> Assignment:
         after = self._plan_of_now()
-        change = rebalance(before, after)
-        print_grid(
-            self._screen.console,
-            rebalance_grid(change, f"Rebalance, seen in batch {self._tally.batch}"),
-        )
+        print_grid(self._screen.console, rebalance_grid(rebalance(before, after)))
         return after
+
+    def _over(self) -> bool:
+        silence = time.monotonic() - self._tally.changed
+        return silence > _SILENCE_SECONDS or self._moment().counted >= self._sent
 
     def _plan_of_now(self) -> Assignment:
         """Who reads which queue, as the rows of one batch tell: their column `consumerId`."""
@@ -166,6 +179,8 @@ class _Play:
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while not condition():
             self._screen.update(self._moment())
+            if self._interrupted.wait(1 / _LOOKS_PER_SECOND):
+                raise KeyboardInterrupt
             self._producer.check()
             failure = self._query.exception()
             if failure is not None:
@@ -174,7 +189,6 @@ class _Play:
                 raise ClusterError(
                     f"the demo failed: waited {_PATIENCE_SECONDS:.0f} s until {what}"
                 )
-            time.sleep(1 / _LOOKS_PER_SECOND)
 
     def _moment(self) -> Moment:
         progress = self._query.lastProgress

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ class Tally:
     def __init__(self) -> None:
         self.batch = -1  # none yet
         self.assignment: Assignment = {}  # who read what in that batch
+        self.changed = time.monotonic()
         self._pieces: dict[tuple[float, str, MessageQueue, str], Piece] = {}
         self._lock = threading.Lock()
 
@@ -48,6 +50,7 @@ class Tally:
         with self._lock:
             self._pieces.update((piece.key, piece) for piece in changed)
             self.batch = batch
+            self.changed = time.monotonic()
             self.assignment = {m: tuple(sort_queues(read[m])) for m in sort_strings(read)}
 
     def totals(self) -> dict[str, Total]:
