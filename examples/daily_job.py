@@ -2,14 +2,10 @@
 
 It reads what is there when it starts (Trigger.AvailableNow), in bounded batches, and ends. Its
 place in the topic is in the checkpoint folder, so a run that failed is made up for by the next
-one, and no message is written twice. Every night at three, and never two at once:
+one, and no message is written twice. In a crontab, every night at three, never two at once:
 
-0 3 * * * flock -n /data/lock /jobs/daily.sh
-
-where daily.sh, in one line or several, is
-
-python daily_job.py --name-server mq:9876 --topic orders \\
-    --output /data/orders --checkpoint /data/checkpoint
+ROCKETMQ_SPARK_NAMESRV=mq:9876
+0 3 * * * cd /data && flock -n lock python daily_job.py --topic orders --output rows --checkpoint at
 
 Exit codes: 0 done, 1 the query failed (the reason is on stderr), 2 wrong arguments.
 """
@@ -84,7 +80,12 @@ def reason(error: PySparkException) -> str:
 
 if __name__ == "__main__":
     job = arguments()
-    session = SparkSession.builder.appName(f"daily {job.topic}").getOrCreate()
+    session = (
+        SparkSession.builder.appName(f"daily {job.topic}")
+        # Spark remembers a hundred batches unless told otherwise, and we count them all.
+        .config("spark.sql.streaming.numRecentProgressUpdates", 10_000)
+        .getOrCreate()
+    )
     code = run(session, job)
     session.stop()
     sys.exit(code)
