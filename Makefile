@@ -17,7 +17,7 @@ export SPARK_LOCAL_IP        := 127.0.0.1
 .PHONY: help demo test test-source test-compat check format bench clean java jars
 
 help:
-	@echo "make demo    a real RocketMQ on this machine, messages in and out"
+	@echo "make demo    a real RocketMQ and Spark on this machine: orders are counted under change"
 	@echo "make test    formatter, linter, types and all tests (needs no running RocketMQ)"
 	@echo "make test-source  all tests of the Spark source, also those that take minutes"
 	@echo "make test-compat  a part of them on Spark 4.0, and through Spark Connect"
@@ -34,7 +34,7 @@ test: check
 	@$(BIN)/python -m pytest
 
 test-source: jars
-	@$(BIN)/python -m pytest -m "" tests/spark
+	@$(BIN)/python -m pytest -m "" tests/spark tests/examples tests/cli/test_demo.py
 
 # Spark 4.0 leaves sockets of its own to the garbage collector, which warns of them.
 test-compat: jars $(OLDEST_READY) $(CONNECT_READY)
