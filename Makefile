@@ -19,7 +19,7 @@ export SPARK_LOCAL_IP        := 127.0.0.1
 help:
 	@echo "make demo    a real RocketMQ and Spark on this machine: orders are counted under change"
 	@echo "make test    formatter, linter, types and all tests (needs no running RocketMQ)"
-	@echo "make test-source  all tests of the Spark source, also those that take minutes"
+	@echo "make test-source  all tests that start Spark, also those that take minutes"
 	@echo "make test-compat  a part of them on Spark 4.0, and through Spark Connect"
 	@echo "make check   formatter, linter and types only"
 	@echo "make format  let the formatter and the linter mend what they can"
