@@ -177,6 +177,19 @@ def test_the_demo_ends_with_ctrl_c() -> None:
         if "Spark counts" in line:
             break
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the whole group
-    _, said = process.communicate(timeout=120)
+    printed, said = process.communicate(timeout=120)
     assert process.returncode == 130, said
-    assert said == ""
+    assert printed.endswith("Stopping.\n")
+    assert said.strip() == ""
+    deadline = time.monotonic() + 120
+    while _alive(process.pid):
+        assert time.monotonic() < deadline, "Spark outlives the demo"
+        time.sleep(0.1)
+
+
+def _alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
