@@ -186,14 +186,13 @@ class RangeReader:
                     flying.update((ask.offset, ask) for ask in asks)
                     requests = [((ask.offset, ask.wanted), ask) for ask in asks]
                     connection.submit_series(pulls, requests, time.monotonic() + settings.timeout)
-                if window.takable >= settings.batch_bytes or window.complete or self._crowded():
+                if window.takable >= settings.batch_bytes or window.complete:
                     # New pulls are on their way, so the broker works while we decode.
                     yield from self._decode(window.take(settings.batch_bytes))
                     # However long the reader of the batch took, it is not the broker's silence.
                     self._last_progress = time.monotonic()
-                    self._tidy(len(landing.memory))
                 elif landing.full:
-                    self._tidy(min(4 * len(landing.memory), self._memory_for_a_batch))
+                    self._make_room()
                 elif flying:
                     for ask, frame in connection.receive(time.monotonic() + settings.timeout):
                         self._judge(ask, frame, connection.address)
@@ -206,21 +205,17 @@ class RangeReader:
             if connection.idle:
                 connection.receive_into(FrameBuffer())
 
-    @property
-    def _memory_for_a_batch(self) -> int:
-        return self._settings.batch_bytes + 2 * _USUAL_ANSWER
+    def _make_room(self) -> None:
+        """In the memory for answers: only what waits for its turn is kept, and moved together.
 
-    def _crowded(self) -> bool:
-        """There is no room for more, and as much memory as a batch should take."""
-        return self._landing.full and len(self._landing.memory) >= self._memory_for_a_batch
-
-    def _tidy(self, size: int) -> None:
-        """Room in the memory for answers: only what waits for its turn is kept."""
-        waiting = self._window.waiting()
-        places = self._landing.tidy([piece.span for piece in waiting], size)
-        memory = self._landing.memory
+        With room for two batches, little of one still waits when another has filled the rest.
+        """
+        waiting, landing = self._window.waiting(), self._landing
+        usual = 2 * self._settings.batch_bytes + _USUAL_ANSWER
+        size = max(len(landing.memory), min(4 * len(landing.memory), usual))
+        places = landing.tidy([piece.span for piece in waiting], size)
         self._window.moved(
-            piece._replace(at=at, body=memory[at : at + len(piece.body)])
+            piece._replace(at=at, body=landing.memory[at : at + len(piece.body)])
             for piece, at in zip(waiting, places, strict=True)
         )
 
