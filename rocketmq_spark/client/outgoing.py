@@ -7,19 +7,16 @@ message, and an empty body travels only in a batch.
 
 from __future__ import annotations
 
-import itertools
-import os
-import socket
-import struct
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from functools import lru_cache
 
+from rocketmq_spark.client.balance import Balancer
+from rocketmq_spark.client.names import RETRY_PREFIX
+from rocketmq_spark.client.unique import unique_id
 from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.errors import RocketMQError, UsageError
 from rocketmq_spark.wire.compression import COMPRESSED, SYS_FLAGS, compress
+from rocketmq_spark.wire.frame import Buffer
 from rocketmq_spark.wire.message import (
     KEYS,
     TAGS,
@@ -91,31 +88,32 @@ class Request:
     """Messages that travel together. `rows` are their places in what the caller gave."""
 
     queue: MessageQueue
-    rows: list[int]
-    msg_ids: list[str]
-    body: bytes
+    rows: Sequence[int]
+    msg_ids: Sequence[str]
+    body: Buffer
     batch: bool
     properties: str = ""
     sys_flag: int = 0
     flag: int = 0
     fixed: bool = False  # by key or by the caller: may not go to another queue
+    attempts: int = 0  # those that failed
+    sent_at: float = 0.0
 
 
 def make_requests(
     messages: Sequence[Message],
     queues: Sequence[MessageQueue],
-    first: int,
+    balancer: Balancer,
     *,
     compress_above: int,
     compression: str,
     max_message: int = MAX_MESSAGE,
 ) -> list[Request]:
-    """Requests for all `messages`: round robin over `queues` from `first`, by key, or as told."""
-    turn = itertools.count(first)
+    """Requests for all `messages`: round robin over `queues`, by key, or as told."""
     open_batches: dict[tuple[MessageQueue, bool], _Batch] = {}
     requests: list[Request] = []
     for row, message in enumerate(messages):
-        queue, fixed = _queue_for(message, queues, turn, row)
+        queue, fixed = _queue_for(message, queues, balancer, row)
         msg_id = unique_id()
         properties = _properties(message, msg_id)
         try:
@@ -127,12 +125,16 @@ def make_requests(
             if not -(1 << 31) <= message.flag < 1 << 31:
                 raise UsageError(f"its flag {message.flag} is no 32-bit number")
             single = message.delayed or len(body) >= compress_above
-            if single and body:
+            # A retry topic takes no batch.
+            alone = queue.topic.startswith(RETRY_PREFIX)
+            if body and (single or alone):
                 requests += _flushed(open_batches, queue, fixed)  # it must not overtake
-                requests.append(_single(row, message, queue, fixed, body, properties, compression))
+                how = compression if len(body) >= compress_above else ""
+                requests.append(_single(row, message, queue, fixed, body, properties, how))
                 continue
-            if message.delayed:
-                raise UsageError("a delayed message needs a body: a broker refuses an empty one")
+            if message.delayed or alone:
+                kind = "a delayed message" if message.delayed else "a message of a retry topic"
+                raise UsageError(f"{kind} needs a body: a broker refuses an empty one")
             item = encode_batch_item(BatchItem(body, properties, message.flag))
         except UsageError as error:
             raise UsageError(f"message {row} cannot be sent: {error}") from error
@@ -203,7 +205,7 @@ def _single(
 
 
 def _queue_for(
-    message: Message, queues: Sequence[MessageQueue], turn: Iterable[int], row: int
+    message: Message, queues: Sequence[MessageQueue], balancer: Balancer, row: int
 ) -> tuple[MessageQueue, bool]:
     if message.queue is not None:
         if message.queue not in queues:
@@ -212,7 +214,7 @@ def _queue_for(
     if message.sharding_key is not None:
         # SelectMessageQueueByHash: Java's remainder keeps the sign, then abs() drops it.
         return queues[abs(java_hash(message.sharding_key)) % len(queues)], True
-    return queues[next(iter(turn)) % len(queues)], False
+    return balancer.next(queues), False
 
 
 def _properties(message: Message, msg_id: str) -> dict[str, str]:
@@ -231,48 +233,3 @@ def _properties(message: Message, msg_id: str) -> dict[str, str]:
     properties[UNIQ_KEY] = msg_id
     properties["WAIT"] = "true"
     return properties
-
-
-# --- unique ids -------------------------------------------------------------------------------
-
-_counter = itertools.count(int.from_bytes(os.urandom(2), "big"))
-
-
-def unique_id() -> str:
-    """MessageClientIDSetter's shape, since tools read the address and the time out of it.
-
-    Address, process, a random word in place of Java's class-loader hash, milliseconds since the
-    month began, a counter.
-    """
-    now = time.time()
-    tail = struct.pack(">IH", int(now * 1000) - _month_start(now), next(_counter) & 0xFFFF)
-    return _process_prefix(os.getpid()) + tail.hex().upper()
-
-
-@lru_cache(maxsize=1)
-def _process_prefix(pid: int) -> str:
-    # Kept by process id, so that a forked worker makes its own.
-    return (_own_address() + struct.pack(">H", pid & 0xFFFF) + os.urandom(4)).hex().upper()
-
-
-def _own_address() -> bytes:
-    try:
-        return socket.inet_aton(socket.gethostbyname(socket.gethostname()))
-    except OSError:
-        return os.urandom(4)
-
-
-_month: tuple[float, float, int] = (1.0, 0.0, 0)
-
-
-def _month_start(now: float) -> int:
-    """Milliseconds at the first of this month, local time; worked out once an hour."""
-    global _month
-    begin, end, start = _month
-    if not begin <= now < end:
-        first = datetime.fromtimestamp(now).replace(
-            day=1, hour=0, minute=0, second=0, microsecond=0
-        )
-        start = int(first.timestamp() * 1000)
-        _month = (now, now + 3600, start)
-    return start
