@@ -28,7 +28,7 @@ test: check
 	@$(BIN)/python -m pytest
 
 test-source: jars
-	@$(BIN)/python -m pytest -m "" tests/spark
+	@$(BIN)/python -m pytest -m "" tests/spark tests/examples
 
 check: $(READY)
 	@$(BIN)/ruff format --check .

@@ -31,6 +31,7 @@ from rocketmq_spark.errors import (
 )
 from rocketmq_spark.wire import commands
 from rocketmq_spark.wire.frame import Frame
+from rocketmq_spark.wire.session import Command
 
 # SendStatus by answer code: the last three are stored, if less safely than the broker should.
 STORED = {
@@ -78,8 +79,8 @@ class _Lane:
 
 
 class Dispatcher:
-    """`stored` is told of every request that a broker has taken, `lost` of every other. Where `lost`
-    raises, sending ends there."""
+    """`stored` is told of every request that a broker has taken, `lost` of every other; where that
+    raises, sending ends."""
 
     def __init__(
         self,
@@ -183,7 +184,7 @@ class Dispatcher:
             lane = self._lanes[broker_name] = _Lane(broker_name, connection, lent)
         return lane
 
-    def _command(self, request: Request, broker_name: str) -> commands.Command:
+    def _command(self, request: Request, broker_name: str) -> Command:
         header = commands.SendHeader(
             producer_group=self._settings.group,
             queue=request.queue,

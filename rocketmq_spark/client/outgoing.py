@@ -31,7 +31,10 @@ from rocketmq_spark.wire.message import (
 MAX_MESSAGE = 4 * 1024 * 1024
 # MessageConst's properties that hold a message back; a broker does not look for them in a batch.
 _DELAY, _DELIVER_AT = "DELAY", "TIMER_DELIVER_MS"
-_DELAYS = frozenset({_DELAY, _DELIVER_AT, "TIMER_DELAY_SEC", "TIMER_DELAY_MS"})
+DELAYS = frozenset({_DELAY, _DELIVER_AT, "TIMER_DELAY_SEC", "TIMER_DELAY_MS"})
+SHARDING_KEY, WAIT = "__SHARDINGKEY", "WAIT"
+# Ours: which row of which query a message is, the same in every copy of it.
+ROW_KEY = "SPARK_ROW"
 # Beyond it a batch gains nothing, and a broker holds it in memory as a whole.
 _FULL_BATCH = 512 * 1024
 
@@ -64,7 +67,7 @@ class Message:
     @property
     def delayed(self) -> bool:
         given = self.delay_level > 0 or self.deliver_at is not None
-        return given or not _DELAYS.isdisjoint(self.properties)
+        return given or not DELAYS.isdisjoint(self.properties)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +118,7 @@ def make_requests(
     for row, message in enumerate(messages):
         queue, fixed = _queue_for(message, queues, balancer, row)
         msg_id = unique_id()
-        properties = _properties(message, msg_id)
+        properties = message_properties(message, msg_id)
         try:
             body = message.payload
             if len(body) > max_message:
@@ -130,7 +133,7 @@ def make_requests(
             if body and (single or alone):
                 requests += _flushed(open_batches, queue, fixed)  # it must not overtake
                 how = compression if len(body) >= compress_above else ""
-                requests.append(_single(row, message, queue, fixed, body, properties, how))
+                requests.append(single_request(row, message, queue, fixed, body, properties, how))
                 continue
             if message.delayed or alone:
                 kind = "a delayed message" if message.delayed else "a message of a retry topic"
@@ -141,7 +144,7 @@ def make_requests(
         if len(item) > max_message and body:
             # Its properties push it over what a batch may hold; alone it is within the limits.
             requests += _flushed(open_batches, queue, fixed)
-            requests.append(_single(row, message, queue, fixed, body, properties, ""))
+            requests.append(single_request(row, message, queue, fixed, body, properties, ""))
             continue
         batch = open_batches.setdefault((queue, fixed), _Batch(queue, fixed))
         if batch.size and batch.size + len(item) > min(_FULL_BATCH, max_message):
@@ -177,7 +180,7 @@ def _flushed(
         yield batch.request()
 
 
-def _single(
+def single_request(
     row: int,
     message: Message,
     queue: MessageQueue,
@@ -217,19 +220,21 @@ def _queue_for(
     return balancer.next(queues), False
 
 
-def _properties(message: Message, msg_id: str) -> dict[str, str]:
-    """The user's properties and RocketMQ's own, which win."""
-    properties = dict(message.properties)
+def message_properties(message: Message, msg_id: str, row_key: str = "") -> dict[str, str]:
+    """The user's properties and RocketMQ's own, which win. No WAIT: it is true without."""
+    own = {}
     if message.keys:
-        properties[KEYS] = message.keys
+        own[KEYS] = message.keys
     if message.tags:
-        properties[TAGS] = message.tags
+        own[TAGS] = message.tags
     if message.delay_level:
-        properties[_DELAY] = str(message.delay_level)
+        own[_DELAY] = str(message.delay_level)
     if message.deliver_at is not None:
-        properties[_DELIVER_AT] = str(message.deliver_at)
-    if message.sharding_key is not None:
-        properties["__SHARDINGKEY"] = message.sharding_key
-    properties[UNIQ_KEY] = msg_id
-    properties["WAIT"] = "true"
-    return properties
+        own[_DELIVER_AT] = str(message.deliver_at)
+    if message.sharding_key:
+        own[SHARDING_KEY] = message.sharding_key
+    own[UNIQ_KEY] = msg_id
+    if row_key:
+        own[ROW_KEY] = row_key
+    users = message.properties.items()
+    return {name: value for name, value in users if name not in own and name != WAIT} | own

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -15,7 +17,7 @@ def run(example: str, name_server: str) -> str:
         [sys.executable, str(EXAMPLES / example)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=280,
         env={**os.environ, "ROCKETMQ_SPARK_NAMESRV": name_server},
     )
     assert done.returncode == 0, done.stderr
@@ -24,6 +26,13 @@ def run(example: str, name_server: str) -> str:
 
 def test_orders(name_server: str) -> None:
     assert "5 express orders out of 20" in run("orders.py", name_server)
+
+
+@pytest.mark.slow
+def test_exactly_once(name_server: str) -> None:
+    told = run("exactly_once.py", name_server)
+    assert "1000 orders placed, 2000 received" in told
+    assert "1000 clean, 1000 of them different" in told
 
 
 def test_the_readme_lists_every_example() -> None:
