@@ -11,6 +11,7 @@ import logging
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +21,6 @@ from pyspark.sql.datasource import (
     DataSourceStreamWriter,
     WriterCommitMessage,
 )
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from rocketmq_spark.client.write import Written
@@ -42,6 +42,15 @@ log = logging.getLogger(__name__)
 
 # How many rows become an Arrow batch where Spark gives single ones.
 _ROWS_AT_ONCE = 4096
+# The types of all columns that the sink takes.
+_ARROW = {
+    "binary": pa.binary(),
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "map<string,string>": pa.map_(pa.string(), pa.string()),
+}
 
 
 @dataclass
@@ -118,19 +127,26 @@ class RocketMQStreamWriter(_Writer, DataSourceStreamArrowWriter):
         return self._write(iterator if ARROW_STREAMS else self._as_arrow(iterator))
 
     def _as_arrow(self, rows: Iterator[Any]) -> Iterator[Any]:
-        schema = to_arrow_schema(self._schema)
+        kinds = [(field.name, field.dataType.simpleString()) for field in self._schema.fields]
         while chunk := list(itertools.islice(rows, _ROWS_AT_ONCE)):
             columns = [
-                pa.array([row[position] for row in chunk], field.type)
-                for position, field in enumerate(schema)
+                pa.array([_value(row[at]) for row in chunk], _ARROW[kind])
+                for at, (_, kind) in enumerate(kinds)
             ]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+            yield pa.RecordBatch.from_arrays(columns, [name for name, _ in kinds])
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         log.info("batch %d: wrote %s", batchId, _total(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         log.warning("batch %d has failed and will be sent again", batchId)
+
+
+def _value(value: Any) -> Any:
+    """As Arrow wants it: Spark's times are local ones that do not say so."""
+    if isinstance(value, datetime):
+        return value.astimezone(timezone.utc)
+    return list(value.items()) if isinstance(value, dict) else value
 
 
 def _total(messages: Sequence[WriterCommitMessage | None]) -> str:
