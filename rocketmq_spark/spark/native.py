@@ -68,10 +68,8 @@ class _Producer:
         group = names.wrap(
             options.namespace or "", f"{options.producer_group}_{uuid.uuid4().hex[:12]}"
         )
-        # Only an orderly producer takes sharding keys, and it sends all else round robin, too.
         self._producer = self._library.Producer(
             group,
-            orderly=True,
             timeout=max(1, round(options.send_timeout * 1000)),
             max_message_size=options.max_message_size,
         )
@@ -85,7 +83,6 @@ class _Producer:
         try:
             self._producer.start()
         except Exception as error:
-            self._producer.destroy()
             raise SendError(f"rocketmq-client-python cannot start: {error}") from error
         self._open = True
         atexit.register(self.close)
@@ -158,10 +155,8 @@ class _Producer:
             return
         self._open = False
         atexit.unregister(self.close)
-        try:
-            self._producer.shutdown()
-        finally:
-            self._producer.destroy()
+        # Not destroyed: in the only release that has the library, that call ends the process.
+        self._producer.shutdown()
 
 
 def _load() -> Any:

@@ -150,7 +150,7 @@ def test_mistakes_of_a_stream(
 ) -> None:
     send(client, topic, ["one"])
     rows = source.stream(topic=topic, startingOffsets="earliest")
-    with pytest.raises(StreamingQueryException, match="column 'consumerId' is none that can be"):
+    with pytest.raises(StreamingQueryException, match="column 'queueOffset' is none that can be"):
         run(rows, name_server, tmp_path / "a", topic=topic)
     with pytest.raises(Exception, match="unknown option 'topik': did you mean topic"):
         run(rows.select("body"), name_server, tmp_path / "b", topik=topic)
