@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from rocketmq_spark.client.balance import Balancer
 from rocketmq_spark.client.connection import Connection
 from rocketmq_spark.client.metadata import Metadata
-from rocketmq_spark.client.outgoing import Request
+from rocketmq_spark.client.outgoing import Request, halves
 from rocketmq_spark.client.pool import Pool
 from rocketmq_spark.client.retry import FIRST_PAUSE, LONGEST_PAUSE
 from rocketmq_spark.core.model import MessageQueue, Route
 from rocketmq_spark.errors import (
     AuthenticationError,
+    IllegalMessageError,
     NetworkError,
     NoPermissionError,
     ProtocolError,
@@ -258,12 +259,25 @@ class Dispatcher:
         lane.lent.close()
 
     def _failed(self, request: Request, error: RocketMQError) -> None:
+        if request.batch and len(request.rows) > 1 and _is_refusal(error):
+            self._part(request)
+            return
         self._balancer.failed(request.queue.broker_name, not isinstance(error, NetworkError))
         request.attempts += 1
         if request.attempts <= self._settings.retries and self._worth_another(request, error):
             self._again.append(request)
         else:
             self._give_up(request, error)
+
+    def _part(self, request: Request) -> None:
+        """The broker takes smaller batches, or one message of this one is bad: halves will tell."""
+        first, second = halves(request)
+        self._ready.append(first)
+        if request.fixed:
+            self._behind[request.queue].appendleft(second)
+            self._waiting += 1
+        else:
+            self._ready.append(second)
 
     def _worth_another(self, request: Request, error: RocketMQError) -> bool:
         if getattr(error, "code", 0) in STORED and self._settings.unsafe == "fail":
@@ -327,6 +341,12 @@ class Dispatcher:
 
     def _deadline(self) -> float:
         return time.monotonic() + self._settings.timeout
+
+
+def _is_refusal(error: RocketMQError) -> bool:
+    """Whether the broker will not store a batch as it is."""
+    too_large = "size exceeded" in getattr(error, "remark", "")
+    return isinstance(error, IllegalMessageError) or too_large
 
 
 def writable(route: Route) -> list[MessageQueue]:

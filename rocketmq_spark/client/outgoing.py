@@ -8,7 +8,7 @@ message, and an empty body travels only in a batch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rocketmq_spark.client.balance import Balancer
 from rocketmq_spark.client.names import RETRY_PREFIX
@@ -101,6 +101,28 @@ class Request:
     fixed: bool = False  # by key or by the caller: may not go to another queue
     attempts: int = 0  # those that failed
     sent_at: float = 0.0
+
+
+def halves(request: Request) -> tuple[Request, Request]:
+    """A batch of several messages as two."""
+    count, at = len(request.rows) // 2, 0
+    for _ in range(count):
+        at += int.from_bytes(request.body[at : at + 4], "big")  # an item begins with its size
+    first = replace(
+        request,
+        rows=request.rows[:count],
+        msg_ids=request.msg_ids[:count],
+        body=request.body[:at],
+        attempts=0,
+    )
+    second = replace(
+        request,
+        rows=request.rows[count:],
+        msg_ids=request.msg_ids[count:],
+        body=request.body[at:],
+        attempts=0,
+    )
+    return first, second
 
 
 def make_requests(

@@ -129,7 +129,7 @@ def test_what_a_message_says_is_in_its_properties() -> None:
     assert body == "grüße".encode()
     assert flag == 7
     del properties["UNIQ_KEY"]
-    assert properties == {"a": "b", "TAGS": "t", "KEYS": "k1 k2", "WAIT": "true"}
+    assert properties == {"a": "b", "TAGS": "t", "KEYS": "k1 k2"}
 
 
 @pytest.mark.parametrize(

@@ -296,11 +296,48 @@ def test_giving_up_names_the_rows_and_the_reason() -> None:
     brokers = Brokers()
     for name in "ab":
         brokers.network.servers[f"{name}:0"] = brokers.store.broker(
-            f"b-{name}", *[answer(13, "the message is illegal")] * 99
+            f"b-{name}", *[answer(14, "the disk is full")] * 99
         )
-    words = "row 0 of partition 3 and 9 more could not be stored: .*the message is illegal"
+    words = "row 0 of partition 3 and 9 more could not be stored: .*the disk is full"
     with pytest.raises(SendError, match=words):
-        brokers.write(numbered(10))
+        brokers.write(numbered(10), retries=1)
+
+
+@pytest.mark.parametrize("fixed", [True, False])
+def test_a_row_that_a_broker_refuses_is_found_among_many(fixed: bool) -> None:
+    brokers = Brokers()
+
+    def strict(name: str) -> Any:
+        keep = brokers.store.broker(name)
+
+        def handle(request: Frame) -> Any:
+            bad = any(body == b"00013" for body, _, _ in contents(request))
+            return [answer(13, "a word it does not like")] if bad else keep(request)
+
+        return handle
+
+    for name in "ab":
+        brokers.network.servers[f"{name}:0"] = strict(f"b-{name}")
+    words = "row 13 of partition 3 could not be stored: .*a word it does not like"
+    with pytest.raises(SendError, match=words):
+        brokers.write(numbered(40, **({"queueId": 1} if fixed else {})))
+
+
+@pytest.mark.parametrize("code", [1, 13])
+def test_a_broker_that_takes_smaller_batches_gets_them(code: int) -> None:
+    brokers = Brokers()
+    for name in "ab":
+        keep = brokers.store.broker(f"b-{name}")
+
+        def small(request: Frame, keep: Any = keep) -> Any:
+            if len(request.body) > 700:
+                return [answer(code, "message body size exceeded")]
+            return keep(request)
+
+        brokers.network.servers[f"{name}:0"] = small
+    assert brokers.write(numbered(100, shardingKey="k")).rows == 100
+    (bodies,) = brokers.store.queues.values()
+    assert bodies == [b"%05d" % n for n in range(100)]  # and in order
 
 
 def test_a_wrong_account_is_not_tried_again() -> None:
