@@ -9,13 +9,14 @@ used, which the pool does before it hands one out.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rocketmq_spark.client.transport import Stream
 from rocketmq_spark.errors import NetworkError, ProtocolError, RequestTimeoutError
+from rocketmq_spark.wire.buffer import FrameBuffer
 from rocketmq_spark.wire.frame import Frame
-from rocketmq_spark.wire.session import Answer, Command, Session
+from rocketmq_spark.wire.session import Answer, Command, Series, Session
 
 GO_AWAY = 1500
 
@@ -35,6 +36,18 @@ class Connection:
         """Send requests at once; each answer will come out of `receive` with its token."""
         data = b"".join([self._session.request(command, token) for command, token in requests])
         self._guarded(self._stream.send, data, deadline)
+
+    def submit_series(
+        self, series: Series, requests: Iterable[tuple[Sequence[int], Any]], deadline: float
+    ) -> None:
+        """The same for requests of a series, given by their numbers."""
+        one = self._session.series
+        data = b"".join([one(series, numbers, token) for numbers, token in requests])
+        self._guarded(self._stream.send, data, deadline)
+
+    def receive_into(self, buffer: FrameBuffer) -> None:
+        """From now on, bodies of answers are views into this buffer's memory."""
+        self._session.receive_into(buffer)
 
     def receive(self, deadline: float) -> list[Answer]:
         """At least one answer, in the order they came."""

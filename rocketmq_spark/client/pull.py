@@ -26,9 +26,10 @@ from rocketmq_spark.errors import (
     from_answer,
 )
 from rocketmq_spark.wire import commands
-from rocketmq_spark.wire.answers import first_offset, number
+from rocketmq_spark.wire.answers import before, first_offset, number
+from rocketmq_spark.wire.buffer import FrameBuffer, Landing
 from rocketmq_spark.wire.decode import Decoder
-from rocketmq_spark.wire.frame import Buffer, Frame
+from rocketmq_spark.wire.frame import Frame
 
 log = logging.getLogger(__name__)
 
@@ -113,8 +114,9 @@ class RangeReader:
             max_bytes=settings.window_bytes,
             largest_step=settings.largest_pull,
         )
-        self._memory = bytearray()
+        self._landing = Landing()  # answers stay where they were received until they are decoded
         self._prefer = MASTER_ID
+        self._suggested: str | None = None  # by the last answer
         self._routed = False
         self._failures = 0  # since the last progress
         self._failed: set[str] = set()  # addresses, since the last progress
@@ -171,40 +173,55 @@ class RangeReader:
 
     def _pump(self, connection: Connection, broker_name: str) -> Iterator[Any]:
         """Ask, receive and hand on, until the range is done or another broker is to be asked."""
-        window, timeout, prefer = self._window, self._settings.timeout, self._prefer
+        window, landing, prefer = self._window, self._landing, self._prefer
+        settings = self._settings
+        pulls = commands.pulls(settings.group, self._queue, broker_name, self._filter.subscription)
         flying: dict[int, Ask] = {}
+        landing.drop_unfinished()
+        connection.receive_into(landing)
         try:
             while not window.done:
-                if self._prefer == prefer:
-                    requests = []
-                    for ask in window.asks():
-                        flying[ask.offset] = ask
-                        requests.append((self._request(broker_name, ask), ask))
-                    if requests:
-                        connection.submit(requests, time.monotonic() + timeout)
-                if window.takable >= self._settings.batch_bytes or window.complete:
+                asks = window.asks() if self._prefer == prefer else []
+                if asks:
+                    flying.update((ask.offset, ask) for ask in asks)
+                    requests = [((ask.offset, ask.wanted), ask) for ask in asks]
+                    connection.submit_series(pulls, requests, time.monotonic() + settings.timeout)
+                if window.takable >= settings.batch_bytes or window.complete or self._crowded():
                     # New pulls are on their way, so the broker works while we decode.
-                    yield from self._decode(window.take(self._settings.batch_bytes))
+                    yield from self._decode(window.take(settings.batch_bytes))
                     # However long the reader of the batch took, it is not the broker's silence.
                     self._last_progress = time.monotonic()
+                    self._tidy(len(landing.memory))
+                elif landing.full:
+                    self._tidy(min(4 * len(landing.memory), self._memory_for_a_batch))
                 elif flying:
-                    for answer in connection.receive(time.monotonic() + timeout):
-                        self._judge(answer.token, answer.frame, connection.address)
-                        del flying[answer.token.offset]
+                    for ask, frame in connection.receive(time.monotonic() + settings.timeout):
+                        self._judge(ask, frame, connection.address)
+                        del flying[ask.offset]
                 else:
                     return  # nothing in flight and told to go elsewhere
         finally:
             for ask in flying.values():
                 window.failed(ask)
+            if connection.idle:
+                connection.receive_into(FrameBuffer())
 
-    def _request(self, broker_name: str, ask: Ask) -> Any:
-        return commands.pull(
-            self._settings.group,
-            self._queue,
-            broker_name,
-            ask.offset,
-            ask.count,
-            self._filter.subscription,
+    @property
+    def _memory_for_a_batch(self) -> int:
+        return self._settings.batch_bytes + 2 * _USUAL_ANSWER
+
+    def _crowded(self) -> bool:
+        """There is no room for more, and as much memory as a batch should take."""
+        return self._landing.full and len(self._landing.memory) >= self._memory_for_a_batch
+
+    def _tidy(self, size: int) -> None:
+        """Room in the memory for answers: only what waits for its turn is kept."""
+        waiting = self._window.waiting()
+        places = self._landing.tidy([piece.span for piece in waiting], size)
+        memory = self._landing.memory
+        self._window.moved(
+            piece._replace(at=at, body=memory[at : at + len(piece.body)])
+            for piece, at in zip(waiting, places, strict=True)
         )
 
     def _check_filter(self, _: str) -> Any:
@@ -219,7 +236,10 @@ class RangeReader:
             delta = number(frame, "offsetDelta") if frame.ext.get("offsetDelta") else 0
             if after <= ask.offset:
                 raise _TryAgainError(self._error(frame, address))
-            self._window.answered(ask, after, frame.body, delta)
+            body = frame.body
+            if self._window.beyond(ask, after):
+                body = before(body, ask.end - delta)
+            self._window.answered(ask, after, body, delta, frame.at)
             self._progress()
             self._follow_suggestion(frame)
             return
@@ -247,40 +267,21 @@ class RangeReader:
         raise error
 
     def _decode(self, pieces: list[Piece]) -> Iterator[Any]:
-        runs = list(_runs(pieces))
-        pieces.clear()  # so that message bytes go as soon as they are decoded
-        while runs:
-            for batch in self._decode_run(runs.pop(0)):
+        for run in _runs(pieces):
+            for batch in self._decode_run(run):
                 if batch.num_rows:
                     yield batch
 
     def _decode_run(self, run: list[Piece]) -> Iterable[Any]:
-        bodies = [piece.body for piece in run if piece.body]
-        if not bodies:
-            return ()
         return self._decoder.batches(
-            bodies[0] if len(bodies) == 1 else self._together(bodies),
+            self._landing.memory,
             start=run[0].offset,
             end=min(run[-1].end, self._window.end),
             offset_delta=run[0].delta,
             tags=self._filter.tags,
             max_unpacked=self._settings.batch_bytes,
+            parts=[piece.span for piece in run],
         )
-
-    def _together(self, bodies: list[Buffer]) -> Buffer:
-        """One after the other. Batches of the usual size share memory, for new pages cost as much
-        as copying; nothing of a decoded batch points into it."""
-        size, usual = sum(map(len, bodies)), self._settings.batch_bytes
-        if not usual <= size <= usual + _USUAL_ANSWER:
-            return b"".join(bodies)
-        if not self._memory:
-            self._memory = bytearray(usual + _USUAL_ANSWER)
-        joined = memoryview(self._memory)[:size]
-        at = 0
-        for body in bodies:
-            joined[at : at + len(body)] = body
-            at += len(body)
-        return joined
 
     # --- patience -----------------------------------------------------------------------------
 
@@ -291,8 +292,9 @@ class RangeReader:
         return next(address for address in addresses if address not in self._failed)
 
     def _progress(self) -> None:
-        self._failures = 0
-        self._failed.clear()
+        if self._failures:
+            self._failures = 0
+            self._failed.clear()
         self._last_progress = time.monotonic()
 
     def _recover(self, reason: RocketMQError, address: str) -> None:
@@ -308,8 +310,10 @@ class RangeReader:
 
     def _follow_suggestion(self, frame: Frame) -> None:
         suggested = frame.ext.get("suggestWhichBrokerId")
-        if suggested and suggested.isdigit():
-            self._prefer = int(suggested)
+        if suggested != self._suggested:
+            self._suggested = suggested
+            if suggested and suggested.isdigit():
+                self._prefer = int(suggested)
 
     def _served_by_slave(self, address: str) -> bool:
         route = self._route()

@@ -14,8 +14,11 @@ No sockets and no clock: it is told of answers and says what to do.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from operator import attrgetter
+from typing import NamedTuple
 
 from rocketmq_spark.wire.frame import Buffer
 
@@ -30,24 +33,39 @@ _FIRST_DEPTH = 4
 
 @dataclass(slots=True)
 class Ask:
-    """`count` messages from `offset` on."""
+    """`count` messages from `offset` on, and `extra` ones if the broker gives so many at once.
+
+    The extra ones are asked for by somebody else too: they tell how much a broker would give, and
+    leave no hole if it does not.
+    """
 
     offset: int
     count: int
+    extra: int = 0
 
     @property
     def end(self) -> int:
         return self.offset + self.count
 
+    @property
+    def wanted(self) -> int:
+        """What the broker is asked for."""
+        return self.count + self.extra
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """What came for [offset, end): message bytes, and what to add to their offsets."""
+
+class Piece(NamedTuple):
+    """What came for [offset, end): message bytes, what to add to their offsets, and the place of
+    the bytes in the memory they were received into."""
 
     offset: int
     end: int
     body: Buffer
     delta: int = 0
+    at: int = 0
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return self.at, self.at + len(self.body)
 
 
 class Window:
@@ -97,7 +115,8 @@ class Window:
                 if ask.count < count:
                     heappush(self._holes, (ask.end, count - ask.count))
             elif self._frontier < self.end:
-                ask = Ask(self._frontier, min(self._next_count(), self.end - self._frontier))
+                count = min(self._step, self.end - self._frontier)
+                ask = Ask(self._frontier, count, self._probe(self._frontier + count))
                 self._frontier = ask.end
             else:
                 break
@@ -112,28 +131,34 @@ class Window:
         # Always one, or a message larger than the limit could never be read.
         return max(1, min(self._depth, int(free / self._typical)))
 
-    def _next_count(self) -> int:
-        """The step, and at times twice that: a vain try costs no more than a short answer."""
-        if self._full >= self._patience and self._step < self._largest_step:
-            self._full = 0
-            return min(self._step * 2, self._largest_step)
-        return self._step
+    def _probe(self, end: int) -> int:
+        """Now and then thrice as many more: perhaps the broker gives more at once by now."""
+        if self._full < self._patience:
+            return 0
+        self._full = 0
+        return min(3 * self._step, self._largest_step - self._step, self.end - end)
 
-    def answered(self, ask: Ask, after: int, body: Buffer, delta: int = 0) -> None:
-        """`body` holds the messages of [ask.offset, after)."""
+    def answered(self, ask: Ask, after: int, body: Buffer, delta: int = 0, at: int = 0) -> None:
+        """`body`, received at this place, holds the messages of [ask.offset, after)."""
         self._flying -= 1
+        end = ask.end
         if body:
-            self._typical = max(len(body), self._typical * 0.95, 1)
-            self._learn(ask, min(after, ask.end) - ask.offset)
-        if after < ask.end:
-            heappush(self._holes, (after, ask.end - after))
-        elif ask.end == self._frontier:
+            self._typical = max(len(body), self._typical * 0.95)
+            self._learn(ask, after - ask.offset)
+        if after < end:
+            heappush(self._holes, (after, end - after))
+        elif end == self._frontier:
             # A filter may have skipped further than asked; nobody else has that part.
-            self._frontier = max(self._frontier, after)
+            self._frontier = max(end, after)
         else:
-            after = ask.end
-        self._put(Piece(ask.offset, after, body, delta))
-        self._shed()
+            after = end
+        self._put(Piece(ask.offset, after, body, delta, at))
+        if self._ready_bytes > self._max_bytes:
+            self._shed()
+
+    def beyond(self, ask: Ask, after: int) -> bool:
+        """Whether an answer up to `after` holds messages that another ask is to bring."""
+        return after > ask.end != self._frontier
 
     def failed(self, ask: Ask) -> None:
         """No answer, or one that says try again."""
@@ -142,12 +167,12 @@ class Window:
 
     def _learn(self, ask: Ask, got: int) -> None:
         if got < ask.count:
-            if ask.count > self._step:
-                self._patience = min(self._patience * 2, _LONGEST_PATIENCE)
             self._step = max(1, min(got, self._largest_step))
             self._full = 0
-        elif ask.count > self._step:
-            self._step, self._patience = ask.count, _FIRST_PATIENCE
+        elif min(got, ask.wanted) > self._step:
+            self._step, self._patience = min(got, ask.wanted), _FIRST_PATIENCE
+        elif ask.extra and got == ask.count:
+            self._patience = min(self._patience * 2, _LONGEST_PATIENCE)
         elif ask.count == self._step:
             self._full += 1
 
@@ -196,6 +221,14 @@ class Window:
         self._ready_bytes -= size
         self._run_bytes -= size
         return pieces
+
+    def waiting(self) -> list[Piece]:
+        """Ready pieces in the order of their places in memory."""
+        return sorted(self._ready.values(), key=attrgetter("at"))
+
+    def moved(self, pieces: Iterable[Piece]) -> None:
+        """These pieces have the same bytes in another place now."""
+        self._ready.update((piece.offset, piece) for piece in pieces)
 
     def __repr__(self) -> str:
         return (

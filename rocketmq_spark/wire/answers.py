@@ -17,6 +17,7 @@ _STATIC_PREFIX = "__syslo__"
 _STATIC_NOBODY = "__syslo__none__"
 _GLOBAL_SCOPE = "__global__"
 
+_INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
 
 # What reading fields out of JSON that has another shape than it should can raise.
@@ -39,6 +40,14 @@ def first_offset(body: Buffer) -> int | None:
     """The queue offset stored in the first record of a pull's body."""
     # TOTALSIZE MAGICCODE BODYCRC QUEUEID FLAG are before it.
     return int(_LONG.unpack_from(body, 20)[0]) if len(body) >= 28 else None
+
+
+def before(body: Buffer, offset: int) -> Buffer:
+    """The records of a pull's body that are stored before this queue offset."""
+    at = 0
+    while at + 28 <= len(body) and _LONG.unpack_from(body, at + 20)[0] < offset:
+        at += max(1, _INT.unpack_from(body, at)[0])
+    return body[:at]
 
 
 def route(topic: str, body: Any) -> Route:

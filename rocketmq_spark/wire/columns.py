@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketmq_spark.wire.message import host_text
-from rocketmq_spark.wire.records import Ints, Rows
+from rocketmq_spark.wire.records import Rows
+from rocketmq_spark.wire.spans import Ints
 
 # Exactly what PySpark makes of the same columns written as DDL: it compares the first batch of
 # a task strictly, down to which fields may be null.
@@ -64,6 +65,8 @@ def timestamps(millis: Ints) -> Any:
 def hosts(rows: Rows, field: str) -> Any:
     """The text of each row's address."""
     texts = pa.array([host_text(packed) for packed in rows.hosts[field]], pa.string())
+    if len(texts) == 1:
+        return pa.repeat(texts[0], len(rows))
     return texts.take(pa.array(rows.fields[field]))
 
 

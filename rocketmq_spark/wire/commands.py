@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.wire.frame import Buffer
-from rocketmq_spark.wire.session import Command
+from rocketmq_spark.wire.session import Command, Series
 
 # The topic whose settings a broker copies when it makes a topic by itself (TopicValidator).
 TEMPLATE_TOPIC = "TBW102"
@@ -95,21 +95,13 @@ class Subscription:
     version: int = 0
 
 
-def pull(
-    group: str,
-    queue: MessageQueue,
-    broker_name: str,
-    offset: int,
-    count: int,
-    subscription: Subscription,
-) -> Command:
-    """Stateless: nothing is committed, nothing waits, so any number may be in flight."""
+def pulls(group: str, queue: MessageQueue, broker_name: str, subscription: Subscription) -> Series:
+    """Pulls of one queue, by offset and count. They are stateless: nothing is committed, nothing
+    waits, so any number may be in flight."""
     ext = {
         "consumerGroup": group,
         "topic": queue.topic,
         "queueId": str(queue.queue_id),
-        "queueOffset": str(offset),
-        "maxMsgNums": str(count),
         "sysFlag": _PULL_WITH_SUBSCRIPTION,
         "commitOffset": "0",
         "suspendTimeoutMillis": "0",
@@ -118,7 +110,7 @@ def pull(
         "expressionType": subscription.kind,
         "bname": broker_name,
     }
-    return Command(11, ext)
+    return Series(11, ext, ("queueOffset", "maxMsgNums"))
 
 
 def check_filter(group: str, topic: str, subscription: Subscription) -> Command:

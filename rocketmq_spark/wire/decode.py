@@ -17,18 +17,26 @@ import pyarrow.compute as pc
 from rocketmq_spark.errors import UsageError
 from rocketmq_spark.wire import columns as made
 from rocketmq_spark.wire.columns import FIELDS, FROM_PROPERTIES, SCHEMA
-from rocketmq_spark.wire.message import KEYS, TAGS, UNIQ_KEY
-from rocketmq_spark.wire.property_table import PropertyTable, pick
+from rocketmq_spark.wire.compression import COMPRESSED
+from rocketmq_spark.wire.like_properties import LikeProperties, read_like
+from rocketmq_spark.wire.message import KEYS, TAGS, UNIQ_KEY, UNWRAP
+from rocketmq_spark.wire.property_table import PropertyTable
 from rocketmq_spark.wire.records import (
-    Raw,
     Rows,
     decompress_bodies,
     is_inner_batch,
     read_rows,
     unwrap_batches,
 )
+from rocketmq_spark.wire.spans import Raw, pick
+from rocketmq_spark.wire.walk import Part
 
 __all__ = ["SCHEMA", "Decoder"]
+
+_Properties = LikeProperties | PropertyTable
+
+# Bits of SYSFLAG: the body holds something else than the message's own bytes.
+_TO_BE_OPENED = COMPRESSED | UNWRAP
 
 
 class Decoder:
@@ -89,6 +97,7 @@ class Decoder:
         offset_delta: int = 0,
         tags: frozenset[str] | None = None,
         max_unpacked: int | None = None,
+        parts: Sequence[Part] | None = None,
     ) -> Iterator[Any]:
         """The messages of `raw` with queue offsets in [start, end), as record batches.
 
@@ -97,9 +106,14 @@ class Decoder:
 
         `offset_delta` is the broker's, for static topics: it is added to each stored offset
         before anything is compared. `tags` keeps messages with one of these tags; a broker
-        compares only their hashes. Nothing of the result points into `raw`.
+        compares only their hashes. Messages lie in `parts` of `raw`, in the order of their offsets;
+        without it, all over `raw`. Nothing of the result points into `raw`.
         """
-        rows = read_rows(raw, self._fields, self.where)
+        rows = read_rows(raw, self._fields, self.where, parts)
+        if parts is not None and (rows.fields["sys_flag"] & _TO_BE_OPENED).any():
+            # What is opened needs neighbours in their order.
+            raw = b"".join([memoryview(raw)[start:stop] for start, stop in parts])
+            rows = read_rows(raw, self._fields, self.where)
         rows.fields["queue_offset"] += offset_delta
         some_inner = bool(is_inner_batch(rows).any())
         # A batch that begins before `start` may reach into the range.
@@ -112,23 +126,28 @@ class Decoder:
     def _batch(self, rows: Rows, tags: frozenset[str] | None) -> Any:
         table = None
         if tags is not None or not FROM_PROPERTIES.isdisjoint(self._names):
-            table = PropertyTable(rows.data, rows.names_start, rows.names_end)
+            table = _properties(rows)
         if tags is not None and table is not None:
             wanted = pc.is_in(table.find(TAGS), value_set=pa.array(sorted(tags), pa.string()))
             keep = wanted.to_numpy(zero_copy_only=False)
             if not keep.all():
                 rows = rows.take(keep)
-                table = PropertyTable(rows.data, rows.names_start, rows.names_end)
+                table = _properties(rows)
         arrays = [self._column(name, rows, table) for name in self._names]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _column(self, name: str, rows: Rows, table: PropertyTable | None) -> Any:
+    def _column(self, name: str, rows: Rows, table: _Properties | None) -> Any:
         constant = self._constants.get(name)
         if constant is not None:
             return pa.repeat(constant, len(rows))
         if table is not None and name in FROM_PROPERTIES:
             return _PROPERTY_COLUMNS[name](rows, table)
         return _COLUMNS[name](rows)
+
+
+def _properties(rows: Rows) -> _Properties:
+    spans = rows.names_start, rows.names_end
+    return read_like(rows.data, *spans) or PropertyTable(rows.data, *spans)
 
 
 def _between(rows: Rows, start: int | None, end: int | None) -> Rows:
@@ -153,7 +172,7 @@ _COLUMNS: dict[str, Callable[[Rows], Any]] = {
     "sysFlag": lambda rows: pa.array(rows.fields["sys_flag"], pa.int32()),
 }
 
-_PROPERTY_COLUMNS: dict[str, Callable[[Rows, PropertyTable], Any]] = {
+_PROPERTY_COLUMNS: dict[str, Callable[[Rows, _Properties], Any]] = {
     "msgId": lambda rows, table: made.message_ids(rows, table.find(UNIQ_KEY)),
     "keys": lambda rows, table: table.find(KEYS),
     "tags": lambda rows, table: table.find(TAGS),

@@ -1,19 +1,18 @@
-"""Length-prefixed frames with JSON or binary headers, and the buffer that cuts a stream into them.
+"""Frames with JSON or binary headers.
 
 A frame is: length (4 bytes, of all that follows), header kind (1), header length (3), header, body.
-"Not enough bytes yet" is an empty list, never an exception.
 """
 
 from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from rocketmq_spark.errors import FrameError, FrameTooLargeError
+from rocketmq_spark.errors import FrameError
 
 JSON_HEADER = 0
 BINARY_HEADER = 1
@@ -28,16 +27,8 @@ LANGUAGE_CODE = 3
 # GO_AWAY, which the pool understands.
 VERSION = 493
 
-# The most message bytes that a Java broker puts in one answer (MessageStoreConfig's ceiling);
-# anything longer is not RocketMQ talking.
-MAX_FRAME = 128 * 1024 * 1024
-
-# A quiet connection keeps a small buffer; one that fills it gets larger ones, up to a size where
-# the cost of a new buffer no longer shows.
-_FIRST_CHUNK = 16 * 1024
-_LARGEST_CHUNK = 1024 * 1024
-
 _LENGTH = struct.Struct(">I")
+_LENGTHS = struct.Struct(">II")  # of a frame and of its JSON header, whose kind 0 takes no bits
 _BINARY_START = struct.Struct(">hbhii")
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
@@ -61,6 +52,8 @@ class Frame:
     remark: str = ""
     body: Buffer = b""
     version: int = VERSION
+    # Of a received frame: where in its buffer's memory the body begins.
+    at: int = field(default=0, compare=False)
 
     @property
     def is_response(self) -> bool:
@@ -100,10 +93,14 @@ def _encode_json(frame: Frame) -> bytes:
 @lru_cache(maxsize=256)
 def _json_shape(names: tuple[str, ...]) -> str:
     """The header of any request with these fields, to be filled with its numbers and values."""
-    fields = ",".join(f"{_quote(name)}:".replace("%", "%%") + "%s" for name in names)
+    fields = [f"{_quote(name)}:".replace("%", "%%") + "%s" for name in names]
+    return _json_header("%d", "%d", "%d", "%d", fields)
+
+
+def _json_header(code: object, version: object, opaque: object, flag: object, fields: Any) -> str:
     return (
-        f'{{"code":%d,"language":"{LANGUAGE}","version":%d,"opaque":%d,"flag":%d,'
-        f'"extFields":{{{fields}}}}}'
+        f'{{"code":{code},"language":"{LANGUAGE}","version":{version},"opaque":{opaque},'
+        f'"flag":{flag},"extFields":{{{",".join(fields)}}}}}'
     )
 
 
@@ -119,7 +116,20 @@ def _encode_binary(frame: Frame) -> bytes:
     return b"".join((start, _INT.pack(len(remark)), remark, _INT.pack(len(entries)), entries))
 
 
-def decode(data: memoryview) -> Frame:
+def json_pattern(code: int, ext: Mapping[str, str], varying: Iterable[str]) -> str:
+    """The header of requests that differ only in `varying`: to be filled with the request's own
+    number and then with a number for each of those fields."""
+    fixed = [f"{_quote(name)}:{_quote(value)}".replace("%", "%%") for name, value in ext.items()]
+    return _json_header(code, VERSION, "%d", 0, [*fixed, *(f'{_quote(n)}:"%d"' for n in varying)])
+
+
+def fill_in(pattern: str, *numbers: int) -> bytes:
+    """The bytes of a request without a body, from its pattern."""
+    header = (pattern % numbers).encode()
+    return _LENGTHS.pack(4 + len(header), len(header)) + header
+
+
+def decode(data: memoryview, memory: HeaderMemory | None = None) -> Frame:
     """A frame from the bytes after its length prefix. The body is a view, not a copy."""
     if len(data) < 4:
         raise FrameError(f"a frame of {len(data)} bytes is too short to hold a header")
@@ -132,13 +142,46 @@ def decode(data: memoryview) -> Frame:
         )
     header, body = bytes(data[4:header_end]), data[header_end:]
     if kind == JSON_HEADER:
-        return _decode_json(header, body)
+        return memory.decode(header, body) if memory else _decode_json(header, body)
     if kind == BINARY_HEADER:
         return _decode_binary(header, body)
     raise FrameError(f"unknown header kind {kind}; only 0 (JSON) and 1 (binary) exist")
 
 
-def _decode_json(raw: bytes, body: memoryview) -> Frame:
+_OFFSET = b'"nextBeginOffset":"'
+_OPAQUE = b'"opaque":'
+
+
+class HeaderMemory:
+    """Reads JSON headers, and only two numbers of those that are otherwise like the last one.
+
+    Answers to a series of pulls are. The rest is compared byte for byte, so what comes out is
+    always what the JSON parser would say.
+    """
+
+    def __init__(self) -> None:
+        self._rest: tuple[bytes, ...] = ()
+        self._known = Frame(0)
+
+    def decode(self, header: bytes, body: memoryview) -> Frame:
+        before, _, tail = header.partition(_OFFSET)
+        offset, _, tail = tail.partition(b'"')
+        between, _, tail = tail.partition(_OPAQUE)
+        opaque, _, after = tail.partition(b",")
+        rest = (before, between, after)
+        if rest != self._rest or not (offset.isdigit() and opaque.isdigit()):
+            frame = _decode_json(header, body)
+            twice = any(header.count(name) > 1 for name in (_OFFSET, _OPAQUE))
+            as_read = (frame.ext.get("nextBeginOffset", "").encode(), b"%d" % frame.opaque)
+            if not twice and as_read == (offset, opaque):
+                self._rest, self._known = rest, replace(frame, ext=dict(frame.ext), body=b"")
+            return frame
+        known = self._known
+        ext = {**known.ext, "nextBeginOffset": offset.decode()}
+        return Frame(known.code, int(opaque), known.flag, ext, known.remark, body, known.version)
+
+
+def _decode_json(raw: bytes, body: Buffer) -> Frame:
     try:
         text = raw.decode()
         header: Any = None
@@ -187,52 +230,3 @@ def _sized(raw: bytes, position: int, length: struct.Struct) -> tuple[bytes, int
     if size < 0 or start + size > len(raw):
         raise ValueError(f"a field of {size} bytes at {position} does not fit")
     return raw[start : start + size], start + size
-
-
-class FrameBuffer:
-    """Cuts received bytes into frames without copying their bodies.
-
-    Bytes are received straight into `writable()`; a body is a view into that memory, which lives
-    as long as somebody holds the view. A frame that does not fit in what is left of the buffer
-    moves, once, to the start of a new one.
-    """
-
-    def __init__(self, max_frame: int = MAX_FRAME) -> None:
-        self._max_frame = max_frame
-        self._chunk = memoryview(bytearray(_FIRST_CHUNK))
-        self._start = 0  # of the first frame not yet handed out
-        self._end = 0  # of what has been received
-
-    def writable(self) -> memoryview:
-        """Where the next bytes go; never empty."""
-        return self._chunk[self._end :]
-
-    def received(self, count: int) -> list[Frame]:
-        """Account for `count` bytes in `writable()`; the frames they complete."""
-        self._end += count
-        frames = []
-        wanted = 4  # bytes that the frame at _start needs, as far as known
-        while self._end - self._start >= 4:
-            length = _LENGTH.unpack_from(self._chunk, self._start)[0]
-            if length > self._max_frame:
-                raise FrameTooLargeError(
-                    f"a frame of {length} bytes is announced, more than the {self._max_frame} "
-                    "allowed; the peer does not speak RocketMQ's remoting protocol"
-                )
-            wanted = 4 + length
-            if self._end - self._start < wanted:
-                break
-            frames.append(decode(self._chunk[self._start + 4 : self._start + wanted]))
-            self._start += wanted
-            wanted = 4
-        self._make_room(wanted)
-        return frames
-
-    def _make_room(self, wanted: int) -> None:
-        if self._end < len(self._chunk) and self._start + wanted <= len(self._chunk):
-            return
-        size = min(len(self._chunk) * 4, _LARGEST_CHUNK)
-        chunk = memoryview(bytearray(max(size, wanted)))
-        kept = self._end - self._start
-        chunk[:kept] = self._chunk[self._start : self._end]
-        self._chunk, self._start, self._end = chunk, 0, kept

@@ -10,35 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from rocketmq_spark.wire.properties import decode_text
-from rocketmq_spark.wire.records import Raw
-
-Ints = npt.NDArray[Any]
+from rocketmq_spark.wire.spans import Ints, Raw, pick
 
 # Above this many properties in one message, repeated names are looked for by a plain loop.
 _CROWD = 16
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # spreads small numbers over 64 bits
-
-
-def pick(data: Any, starts: Ints, ends: Ints, kind: Any, rows: Ints | None = None) -> Any:
-    """An Arrow array of the bytes between these positions; `rows` reorders, -1 gives null.
-
-    Arrow copies fastest when it takes every second element of an array laid over the data, in
-    which what is between the spans are elements too. So spans must not go backwards.
-    """
-    count = len(starts)
-    offsets = np.empty(2 * count + 1, np.int32)
-    offsets[:-1:2], offsets[1::2] = starts, ends
-    offsets[-1] = ends[-1] if count else 0
-    spans = pa.Array.from_buffers(
-        kind, 2 * count, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    )
-    if rows is None:
-        return spans.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
-    return spans.take(pa.array(2 * rows.astype(np.int32), mask=rows < 0))
 
 
 class PropertyTable:

@@ -6,30 +6,24 @@ what does not fit is handed to the plain codec of `message.py`, which says what 
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from rocketmq_spark.errors import BodyError, MessageFormatError, UsageError
+from rocketmq_spark.errors import BodyError, UsageError
 from rocketmq_spark.wire.compression import COMPRESSED, decompress
 from rocketmq_spark.wire.message import (
     BORN_HOST_V6,
     MAGIC_V1,
     MAGIC_V2,
-    MIN_RECORD,
     UNWRAP,
     batch_spans,
-    read_record,
     record_place,
 )
-
-Raw = bytes | bytearray | memoryview
-Ints = npt.NDArray[Any]
+from rocketmq_spark.wire.spans import Ints, Raw, gather
+from rocketmq_spark.wire.walk import Part, complain, find_records
 
 # Arrow's binary and string arrays count their bytes in 32 bits.
 MAX_BYTES = 2**31 - 1
@@ -71,8 +65,7 @@ _HOSTS = ("born_host", "store_host")
 class Rows:
     """Messages as columns: numbers in `fields`, body and properties as spans of `data`.
 
-    A host field holds an index into `hosts[name]`, the few distinct packed addresses. Spans never
-    go backwards from one row to the next.
+    A host field holds an index into `hosts[name]`, the few distinct packed addresses.
     """
 
     data: Raw
@@ -106,16 +99,20 @@ class Rows:
         return record_place(self.where, int(at), int(offset))
 
 
-def read_rows(raw: Raw, fields: Collection[str], where: str = "") -> Rows:
-    """One row for each record, with these fields of the prefix and those that this room needs."""
+def read_rows(
+    raw: Raw, fields: Collection[str], where: str = "", parts: Sequence[Part] | None = None
+) -> Rows:
+    """One row for each record, with these fields of the prefix and those that this room needs.
+
+    Records lie in `parts` of `raw`, in the order of the rows; without it, all over `raw`.
+    """
     if len(raw) > MAX_BYTES:
         raise UsageError(
             f"{where}: {len(raw)} bytes of messages at once; Arrow takes {MAX_BYTES} at most"
         )
-    starts = np.array(_walk(raw, where), np.int64)
-    ends = np.append(starts[1:], len(raw))
+    starts, ends = find_records(raw, [(0, len(raw))] if parts is None else parts, where)
     wanted = {"magic", "sys_flag", "queue_offset", "body_length", *fields}
-    sys_flag = _gather(raw, ">i4", starts + _SYS_FLAG_AT)
+    sys_flag = gather(raw, ">i4", starts + _SYS_FLAG_AT)
     form = (sys_flag >> _FORM_SHIFT) & 3
     body = starts + _PREFIX_SIZES[form]
     _insist(body + 3 <= ends, raw, starts, where)
@@ -130,53 +127,21 @@ def read_rows(raw: Raw, fields: Collection[str], where: str = "") -> Rows:
     if second.any():
         topic += second
     _insist((length >= 0) & (topic + 2 <= ends), raw, starts, where)
-    length = _gather(raw, ">i1", topic - 1).astype(np.int64)
+    length = gather(raw, ">i1", topic - 1).astype(np.int64)
     if second.any():
-        length[second] = _gather(raw, ">i2", topic[second] - 2)
+        length[second] = gather(raw, ">i2", topic[second] - 2)
     names = topic + length + 2
     _insist((length >= 0) & (names <= ends), raw, starts, where)
-    length = _gather(raw, ">i2", names - 2).astype(np.int64)
+    length = gather(raw, ">i2", names - 2).astype(np.int64)
     names_end = names + length
     _insist((length >= 0) & (names_end <= ends), raw, starts, where)
     columns["at"] = starts
     return Rows(raw, where, columns, hosts, body, body_end, names, names_end)
 
 
-def _walk(raw: Raw, where: str) -> list[int]:
-    """Where each record begins. The only loop over all messages: each leads to the next."""
-    unpack = struct.Struct(">I").unpack_from
-    starts: list[int] = []
-    append, at, end = starts.append, 0, len(raw)
-    last = end - MIN_RECORD
-    while at <= last:
-        (size,) = unpack(raw, at)
-        if size < MIN_RECORD:
-            _complain(raw, at, where)
-        append(at)
-        at += size
-    if at != end:
-        _complain(raw, at if at < end else starts[-1], where)
-    return starts
-
-
-def _complain(raw: Raw, at: int, where: str) -> NoReturn:
-    read_record(memoryview(raw), at, where)
-    raise MessageFormatError(f"{record_place(where, at)}: its lengths do not add up")
-
-
 def _insist(right: Ints, raw: Raw, starts: Ints, where: str) -> None:
     if not right.all():
-        _complain(raw, int(starts[np.argmin(right)]), where)
-
-
-def _gather(raw: Raw, dtype: str | np.dtype[np.void], at: Ints) -> Ints:
-    """A value of this type from each of these bytes, aligned or not."""
-    form = np.dtype(dtype)
-    size = form.itemsize
-    # Void elements are copied whole; with the real type numpy goes field by field, much slower.
-    shape = (max(len(raw) - size + 1, 0),)
-    view: Ints = np.ndarray(shape, f"V{size}", raw, strides=(1,))
-    return view[at].view(form)
+        complain(raw, int(starts[np.argmin(right)]), where)
 
 
 def _read_prefixes(
@@ -187,7 +152,7 @@ def _read_prefixes(
     forms = np.flatnonzero(np.bincount(form, minlength=1))
     for number in forms:
         rows = slice(None) if len(forms) == 1 else np.flatnonzero(form == number)
-        prefix = _gather(raw, _PREFIXES[number], starts[rows])
+        prefix = gather(raw, _PREFIXES[number], starts[rows])
         for name in wanted:
             values = prefix[name]
             if name in _HOSTS:
@@ -204,8 +169,13 @@ def _read_prefixes(
 
 def _number_hosts(packed: Ints, known: list[bytes]) -> Ints:
     """For each address its place in `known`, which grows by what is new."""
+    plain = np.ascontiguousarray(packed)
+    octets = plain.view(np.uint8).reshape(len(plain), -1)
+    if (octets == octets[0]).all():  # one producer, or the one broker that stored all of them
+        known.append(octets[0].tobytes())
+        return np.full(len(plain), len(known) - 1, np.int32)
     form = pa.binary(packed.dtype.itemsize)
-    buffer = pa.py_buffer(np.ascontiguousarray(packed))
+    buffer = pa.py_buffer(plain)
     encoded = pa.Array.from_buffers(form, len(packed), [None, buffer]).dictionary_encode()
     base = len(known)
     known += encoded.dictionary.to_pylist()

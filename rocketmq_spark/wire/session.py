@@ -6,12 +6,20 @@ response first, and only then for its number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rocketmq_spark.wire.acl import Credentials
-from rocketmq_spark.wire.frame import RESPONSE_FLAG, Buffer, Frame, FrameBuffer, encode
+from rocketmq_spark.wire.buffer import FrameBuffer
+from rocketmq_spark.wire.frame import (
+    RESPONSE_FLAG,
+    Buffer,
+    Frame,
+    encode,
+    fill_in,
+    json_pattern,
+)
 
 REQUEST_CODE_NOT_SUPPORTED = 3
 
@@ -25,8 +33,22 @@ class Command:
     body: Buffer = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Series:
+    """Requests that differ only in the numbers of some fields."""
+
+    def __init__(self, code: int, ext: Mapping[str, str], varying: Sequence[str]) -> None:
+        self.pattern = json_pattern(code, ext, varying)
+        self._code = code
+        self._ext = ext
+        self._varying = varying
+
+    def command(self, numbers: Sequence[int]) -> Command:
+        """One of them."""
+        varying = zip(self._varying, map(str, numbers), strict=True)
+        return Command(self._code, {**self._ext, **dict(varying)})
+
+
+class Answer(NamedTuple):
     """A response and whatever the asker attached to its request."""
 
     token: Any
@@ -49,14 +71,30 @@ class Session:
 
     def request(self, command: Command, token: Any = None) -> bytes:
         """The bytes to send. The answer will carry `token`."""
-        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
         ext: Mapping[str, str] = command.ext
         if self._fields:
             ext = {**ext, **self._fields}
         if self._credentials:
             ext = self._credentials.sign(ext, command.body)
+        return encode(Frame(command.code, self._number(token), 0, ext, body=command.body))
+
+    def _number(self, token: Any) -> int:
+        """Of the next request."""
+        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
         self._pending[self._opaque] = token
-        return encode(Frame(command.code, self._opaque, 0, ext, body=command.body))
+        return self._opaque
+
+    def series(self, series: Series, numbers: Sequence[int], token: Any = None) -> bytes:
+        """`request` for one of a series, at a fraction of the cost if nothing has to be signed."""
+        if self._credentials or self._fields:
+            return self.request(series.command(numbers), token)
+        opaque = self._number(token)
+        return fill_in(series.pattern, opaque, *numbers)
+
+    def receive_into(self, buffer: FrameBuffer) -> None:
+        """From now on, bytes are received into this buffer."""
+        buffer.take_over(self._buffer)
+        self._buffer = buffer
 
     def writable(self) -> memoryview:
         """Memory for the next received bytes."""
@@ -70,11 +108,12 @@ class Session:
         an operator's command hang.
         """
         answers = []
+        pending = self._pending
         for frame in self._buffer.received(count):
-            if not frame.is_response:
+            if not frame.flag & RESPONSE_FLAG:
                 self._refuse(frame)
-            elif frame.opaque in self._pending:
-                answers.append(Answer(self._pending.pop(frame.opaque), frame))
+            elif frame.opaque in pending:
+                answers.append(Answer(pending.pop(frame.opaque), frame))
         return answers
 
     def replies(self) -> bytes:

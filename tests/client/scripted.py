@@ -22,7 +22,8 @@ from rocketmq_spark.client.connection import Connection
 from rocketmq_spark.client.pool import Pool
 from rocketmq_spark.errors import ConnectError, ConnectionLostError, RequestTimeoutError
 from rocketmq_spark.wire.acl import Credentials
-from rocketmq_spark.wire.frame import RESPONSE_FLAG, Buffer, Frame, FrameBuffer, encode
+from rocketmq_spark.wire.buffer import FrameBuffer
+from rocketmq_spark.wire.frame import RESPONSE_FLAG, Buffer, Frame, encode
 from rocketmq_spark.wire.session import Session
 
 CUT = "cut"

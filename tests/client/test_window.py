@@ -31,10 +31,10 @@ class Broker:
     def answer(self, ask: Ask) -> tuple[int, bytes]:
         self.answers += 1
         body, after, got = bytearray(), ask.offset, 0
-        most = min(ask.count + self.overrun, self.cap(self.answers))
+        most = min(ask.wanted + self.overrun, self.cap(self.answers))
         while got < most:
             if self.missing(after):
-                if after >= ask.end:
+                if after >= ask.offset + ask.wanted:
                     break
                 after += 1
                 continue
@@ -52,7 +52,7 @@ class CountingBroker(Broker):
 
     def answer(self, ask: Ask) -> tuple[int, bytes]:
         self.answers += 1
-        got = min(ask.count, self.cap(self.answers))
+        got = min(ask.wanted, self.cap(self.answers))
         return ask.offset + got, bytes(got)
 
 
@@ -91,7 +91,8 @@ class Reader:
         while not self.window.done:
             for ask in self.window.asks():
                 assert self.start <= ask.offset < ask.end <= self.end
-                assert ask.count <= self.largest_step
+                assert ask.wanted <= self.largest_step
+                assert ask.end + ask.extra <= self.end
                 flying.append(ask)
                 self.asked += 1
             assert self.window.flying == len(flying) <= self.depth

@@ -94,7 +94,7 @@ def test_a_reader_adapts_to_what_a_broker_gives_at_once(
             names = ("maxTransferCountOnMessageInMemory", "maxTransferCountOnMessageInDisk")
             settings = dict.fromkeys(names, str(count))
             ask(client, address, commands.update_broker_config(settings))
-            pull = commands.pull("g", queue, MASTER, 0, 512, commands.Subscription())
+            pull = commands.pulls("g", queue, MASTER, commands.Subscription()).command((0, 512))
             frame = ask(client, address, pull)
             assert number(frame, "nextBeginOffset") == count  # type: ignore[arg-type]
 

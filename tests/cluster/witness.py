@@ -187,7 +187,7 @@ def differences(ours: Sequence[Row], theirs: Sequence[Row]) -> list[str]:
     return found
 
 
-def until(condition: Callable[[], T], seconds: float = 30.0, what: str = "") -> T:
+def until(condition: Callable[[], T], seconds: float = 120.0, what: str = "") -> T:
     """The first true answer of `condition`."""
     deadline = time.monotonic() + seconds
     while not (answer := condition()):

@@ -63,7 +63,7 @@ def test_code_and_fields(command: Command, code: int, ext: dict[str, str]) -> No
 
 
 def test_a_pull_needs_no_heartbeat_commits_nothing_and_never_waits() -> None:
-    command = commands.pull("g", QUEUE, "b-x", 100, 32, Subscription())
+    command = commands.pulls("g", QUEUE, "b-x", Subscription()).command((100, 32))
     assert (command.code, command.body) == (11, b"")
     assert command.ext == {
         **PLACE,
@@ -80,7 +80,7 @@ def test_a_pull_needs_no_heartbeat_commits_nothing_and_never_waits() -> None:
 
 
 def test_a_pull_with_sql() -> None:
-    command = commands.pull("g", QUEUE, "b-x", 0, 1, Subscription("a > 1", SQL92, 7))
+    command = commands.pulls("g", QUEUE, "b-x", Subscription("a > 1", SQL92, 7)).command((0, 1))
     chosen = {name: command.ext[name] for name in ("subscription", "subVersion", "expressionType")}
     assert chosen == {"subscription": "a > 1", "subVersion": "7", "expressionType": "SQL92"}
 
@@ -124,7 +124,7 @@ def test_no_field_is_ever_empty() -> None:
     header = SendHeader("pg", QUEUE, "b-x", 1700)
     everything = [
         commands.send(header, b""),
-        commands.pull("g", QUEUE, "b-x", 0, 1, Subscription()),
+        commands.pulls("g", QUEUE, "b-x", Subscription()).command((0, 1)),
         commands.create_topic("T", 4, 4, 6, {}),
     ]
     for command in everything:

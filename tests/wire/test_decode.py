@@ -208,6 +208,116 @@ def test_any_columns_range_and_tags(
     assert rows_of(batch) == [{name: row[name] for name in columns} for row in wanted]
 
 
+# --- messages that are alike ------------------------------------------------------------------
+
+
+def alike(number: int, **changes: Any) -> bytes:
+    """What one producer writes by the million: one layout, values of one length."""
+    properties = {"UNIQ_KEY": f"7F0001{number:026X}", "KEYS": f"order-{number:04}", "TAGS": "TagA"}
+    message = replace(
+        GOOD,
+        queue_offset=number,
+        physical_offset=4711 * number,
+        born_timestamp=1_700_000_000_000 + number,
+        body=f"body {number:05}".encode(),
+        properties=properties,
+    )
+    return encode_message(replace(message, **changes.pop("message", {})), **changes)
+
+
+DEVIANTS: dict[str, bytes] = {
+    "a longer body": alike(9, message={"body": b"x" * 50}),
+    "another host": alike(9, message={"born_host": "10.9.9.9:1"}),
+    "an IPv6 host": alike(9, message={"born_host": "[::1]:5"}),
+    "no properties": alike(9, message={"properties": {}}),
+    "another name": alike(
+        9, properties=b"UNIQ_KEx\x01" + b"7" * 32 + b"\x02KEYS\x01order-0009\x02TAGS\x01TagA\x02"
+    ),
+    "other widths": alike(
+        9, properties=b"UNIQ_KEY\x01" + b"7" * 31 + b"\x02KEYS\x01order-00019\x02TAGS\x01TagA\x02"
+    ),
+    "a separator in a value": alike(
+        9, properties=b"UNIQ_KEY\x01" + b"7" * 32 + b"\x02KEYS\x01order\x010009\x02TAGS\x01TagA\x02"
+    ),
+    "one property more": alike(
+        9,
+        properties=b"UNIQ_KEY\x01"
+        + b"7" * 32
+        + b"\x02KEYS\x01orde\x02a\x010009\x02TAGS\x01TagA\x02",
+    ),
+    "an empty value": alike(
+        9, properties=b"UNIQ_KEY\x01" + b"7" * 32 + b"\x02KEYS\x01\x02rder-0009\x02TAGS\x01TagA\x02"
+    ),
+    "no last separator": alike(
+        9, properties=b"UNIQ_KEY\x01" + b"7" * 32 + b"\x02KEYS\x01order-0009\x02TAGS\x01TagA+"
+    ),
+    "text beyond ASCII": alike(
+        9,
+        properties=b"UNIQ_KEY\x01"
+        + b"7" * 32
+        + b"\x02KEYS\x01ord\xe4\xb8\xad0009\x02TAGS\x01TagA\x02",
+    ),
+    "broken UTF-8": alike(
+        9, properties=b"UNIQ_KEY\x01" + b"7" * 32 + b"\x02KEYS\x01order-\xe4009\x02TAGS\x01TagA\x02"
+    ),
+    "a NUL": alike(
+        9, properties=b"UNIQ_KEY\x01" + b"7" * 32 + b"\x02KEYS\x01order-\x00009\x02TAGS\x01TagA\x02"
+    ),
+    "a compressed body": alike(
+        9, message={"sys_flag": COMPRESSED | SYS_FLAGS["zlib"], "body": b"z" * 90}
+    ),
+}
+
+
+@pytest.mark.parametrize("deviant", DEVIANTS.values(), ids=DEVIANTS)
+@pytest.mark.parametrize("place", [0, 7, 15])
+def test_one_of_many_is_not_alike(deviant: bytes, place: int) -> None:
+    pull = [alike(number) for number in range(16)]
+    pull[place] = deviant
+    raw = b"".join(pull)
+    assert rows_of(decoder().decode(raw)) == [expected_row(m) for m in decode_messages(raw)]
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        b"a\x01b\x02a\x01c\x02",
+        b"KEYS\x01x\x02",
+        b"\x01b\x02",
+        b"a\x01b",
+        b"a\x01\x01b\x02",
+        "ключ\x01b\x02".encode(),
+        b"",
+    ],
+)
+def test_all_of_them_are_alike_and_odd(properties: bytes) -> None:
+    raw = b"".join(alike(number, properties=properties) for number in range(5))
+    assert rows_of(decoder().decode(raw)) == [expected_row(m) for m in decode_messages(raw)]
+
+
+@pytest.mark.parametrize("deviant", [b"", *DEVIANTS.values()], ids=["none", *DEVIANTS])
+def test_parts_of_a_buffer_in_another_order(deviant: bytes) -> None:
+    """As answers lie where they were received: with headers between them, and overtaken."""
+    parts = [b"".join(alike(number) for number in range(at, at + 4)) for at in (0, 4, 8, 12)]
+    parts[2] += deviant
+    memory, spans = bytearray(b"header"), {}
+    for number in (2, 0, 3, 1):
+        spans[number] = (len(memory), len(memory) + len(parts[number]))
+        memory += parts[number] + b"the next header" * number
+    given_parts = [spans[number] for number in range(4)]
+    batches = decoder().batches(memoryview(memory), parts=given_parts)
+    rows = [row for batch in batches for row in rows_of(batch)]
+    assert rows == [expected_row(m) for m in decode_messages(b"".join(parts))]
+
+
+def test_a_part_that_ends_within_a_message_is_refused() -> None:
+    raw = alike(1) + alike(2)
+    with pytest.raises(MessageFormatError):
+        list(decoder().batches(raw, parts=[(0, len(raw) - 3)]))
+    with pytest.raises(MessageFormatError):
+        list(decoder().batches(raw, parts=[(0, len(raw) // 2), (len(raw) // 2, len(raw) // 2 + 9)]))
+
+
 # --- anything that can be broken --------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketmq_spark.errors import FrameError, FrameTooLargeError
+from rocketmq_spark.wire.buffer import FrameBuffer
 from rocketmq_spark.wire.frame import (
     BINARY_HEADER,
     JSON_HEADER,
@@ -18,7 +19,6 @@ from rocketmq_spark.wire.frame import (
     RESPONSE_FLAG,
     Buffer,
     Frame,
-    FrameBuffer,
     decode,
     encode,
 )

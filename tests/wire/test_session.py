@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from rocketmq_spark.wire.acl import Credentials
-from rocketmq_spark.wire.frame import ONEWAY_FLAG, RESPONSE_FLAG, Frame, FrameBuffer, encode
-from rocketmq_spark.wire.session import Answer, Command, Session
+from rocketmq_spark.wire.buffer import FrameBuffer, Landing
+from rocketmq_spark.wire.frame import ONEWAY_FLAG, RESPONSE_FLAG, Frame, encode
+from rocketmq_spark.wire.session import Answer, Command, Series, Session
 from tests.wire.test_frame import feed, same
 
 
@@ -129,3 +130,41 @@ def test_repr_says_how_much_is_in_flight_and_nothing_else() -> None:
     session = Session(Credentials("ak", "hush", "token"))
     session.request(Command(11, {}), "t")
     assert repr(session) == "<Session 1 in flight>"
+
+
+SERIES = Series(11, {"topic": '%d "T"', "queueId": "3"}, ("queueOffset", "maxMsgNums"))
+
+
+def test_one_of_a_series_is_the_request_it_stands_for() -> None:
+    ours, plain = Session(), Session()
+    for numbers in ((0, 32), (2**40, 1)):
+        data = ours.series(SERIES, numbers, "token")
+        assert same([sent(data)], [sent(plain.request(SERIES.command(numbers)))])
+    assert sent(data).ext == {
+        "topic": '%d "T"',
+        "queueId": "3",
+        "queueOffset": str(2**40),
+        "maxMsgNums": "1",
+    }
+    assert ours.pending == ["token", "token"]
+
+
+def test_one_of_a_series_is_signed_and_has_its_namespace() -> None:
+    account = Credentials("user", "secret")
+    for session in (Session(account), Session(namespace="space"), Session(account, "space")):
+        request = sent(session.series(SERIES, (5, 6)))
+        assert request.ext["queueOffset"] == "5"
+        ours = {
+            name: v for name, v in request.ext.items() if name not in ("Signature", "AccessKey")
+        }
+        assert ("ns" in ours or "Signature" in request.ext) and (
+            "Signature" not in request.ext or request.ext == account.sign(ours)
+        )
+
+
+def test_bytes_go_into_another_buffer_from_the_middle_of_a_frame_on() -> None:
+    session = Session()
+    data = respond(sent(session.request(Command(11, {}), "t")), body=b"x" * 100)
+    assert receive(session, data[:50]) == []
+    session.receive_into(Landing())
+    assert [a.token for a in receive(session, data[50:])] == ["t"]

@@ -1,0 +1,72 @@
+"""Where each stored record begins and ends.
+
+A record tells only its own size, so finding the next one is a loop. But messages of one producer
+often have one size: a run of them is guessed from the first and the guess checked for all at once.
+It holds for the whole run if it holds for each, because the first is right and each leads on.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NoReturn
+
+import numpy as np
+
+from rocketmq_spark.errors import MessageFormatError
+from rocketmq_spark.wire.message import MIN_RECORD, read_record, record_place
+from rocketmq_spark.wire.spans import Ints, Raw, gather
+
+# A part of a buffer, from byte to byte, that holds whole records.
+Part = tuple[int, int]
+
+
+def find_records(raw: Raw, parts: Sequence[Part], where: str) -> tuple[Ints, Ints]:
+    """Start and end of every record, part after part."""
+    filled = [part for part in parts if part[1] > part[0]]
+    begins, ends = np.array(filled, np.int64).reshape(-1, 2).T
+    short = np.flatnonzero(ends - begins < MIN_RECORD)
+    if len(short):
+        complain(raw, int(begins[short[0]]), where, int(ends[short[0]]))
+    first = np.maximum(gather(raw, ">i4", begins).astype(np.int64), MIN_RECORD)
+    counts = (ends - begins) // first
+    following = np.cumsum(counts)
+    number = np.arange(following[-1] if len(following) else 0)
+    number -= np.repeat(following - counts, counts)
+    sizes = np.repeat(first, counts)
+    starts = np.repeat(begins, counts) + number * sizes
+    wrong = np.flatnonzero(gather(raw, ">i4", starts) != sizes)
+    alike = counts * first == ends - begins
+    alike[np.searchsorted(following, wrong, side="right")] = False
+    if alike.all():
+        return starts, starts + sizes
+    found = [
+        (starts[stop - count : stop], starts[stop - count : stop] + sizes[stop - count : stop])
+        if guessed
+        else _one_by_one(raw, part, where)
+        for part, guessed, stop, count in zip(filled, alike, following, counts, strict=True)
+    ]
+    return np.concatenate([each[0] for each in found]), np.concatenate([each[1] for each in found])
+
+
+def _one_by_one(raw: Raw, part: Part, where: str) -> tuple[Ints, Ints]:
+    unpack = struct.Struct(">I").unpack_from
+    at, end = part
+    bounds = [at]
+    last = end - MIN_RECORD
+    while at <= last:
+        (size,) = unpack(raw, at)
+        if size < MIN_RECORD:
+            complain(raw, at, where, end)
+        at += size
+        bounds.append(at)
+    if at != end:
+        complain(raw, at if at < end else bounds[-2], where, end)
+    found = np.array(bounds, np.int64)
+    return found[:-1], found[1:]
+
+
+def complain(raw: Raw, at: int, where: str, end: int | None = None) -> NoReturn:
+    """Say what is wrong with the record there, as the plain codec sees it."""
+    read_record(memoryview(raw)[:end], at, where)
+    raise MessageFormatError(f"{record_place(where, at)}: its lengths do not add up")
