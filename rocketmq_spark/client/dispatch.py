@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from rocketmq_spark.client.balance import Balancer
 from rocketmq_spark.client.connection import Connection
 from rocketmq_spark.client.metadata import Metadata
-from rocketmq_spark.client.outgoing import Request, halves
+from rocketmq_spark.client.outgoing import Request, by_key, halves
 from rocketmq_spark.client.pool import Pool
 from rocketmq_spark.client.retry import FIRST_PAUSE, LONGEST_PAUSE
 from rocketmq_spark.core.model import MessageQueue, Route
@@ -109,13 +109,7 @@ class Dispatcher:
 
     def put(self, request: Request) -> None:
         """Send it as soon as there is room; returns when little enough is waiting."""
-        if request.fixed and request.queue in self._behind:
-            self._behind[request.queue].append(request)
-            self._waiting += 1
-        else:
-            if request.fixed:
-                self._behind[request.queue] = deque()
-            self._ready.append(request)
+        self._line_up(request)
         self._advance()
         while self._waiting > self._settings.in_flight and self._receive_any():
             self._advance()
@@ -136,6 +130,15 @@ class Dispatcher:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _line_up(self, request: Request) -> None:
+        if request.fixed and request.queue in self._behind:
+            self._behind[request.queue].append(request)
+            self._waiting += 1
+        else:
+            if request.fixed:
+                self._behind[request.queue] = deque()
+            self._ready.append(request)
 
     # --- out ----------------------------------------------------------------------------------
 
@@ -295,10 +298,22 @@ class Dispatcher:
             # A broker that is busy, or whose slave has just taken over, needs a moment.
             time.sleep(min(FIRST_PAUSE * 2.0**request.attempts, LONGEST_PAUSE))
         self._metadata.forget_route(topic)
+        queues = self._route(topic).writable_queues() or [request.queue]
         if not request.fixed:
-            queues = self._route(topic).writable_queues()
-            request.queue = self._balancer.next(queues or [request.queue], avoid=failed)
+            request.queue = self._balancer.next(queues, avoid=failed)
+        elif request.hashes is not None and request.queue not in queues:
+            self._choose_anew(request, queues)
+            return
         self._start(request)
+
+    def _choose_anew(self, request: Request, queues: list[MessageQueue]) -> None:
+        """The queue of these keys has left the route with its broker. As Java's producers do, take
+        the queues that there are; what stood behind comes along, in order."""
+        behind = self._behind.pop(request.queue, deque())
+        self._waiting -= len(behind)
+        for each in (request, *behind):
+            for part in by_key(each, queues) if each.hashes is not None else [each]:
+                self._line_up(part)
 
     def _others(self, queue: MessageQueue) -> bool:
         """Whether another broker could be asked."""

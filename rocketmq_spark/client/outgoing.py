@@ -99,30 +99,64 @@ class Request:
     sys_flag: int = 0
     flag: int = 0
     fixed: bool = False  # by key or by the caller: may not go to another queue
+    hashes: Sequence[int] | None = None  # of the keys that chose the queue
     attempts: int = 0  # those that failed
     sent_at: float = 0.0
 
 
 def halves(request: Request) -> tuple[Request, Request]:
     """A batch of several messages as two."""
-    count, at = len(request.rows) // 2, 0
-    for _ in range(count):
-        at += int.from_bytes(request.body[at : at + 4], "big")  # an item begins with its size
-    first = replace(
+    count = len(request.rows) // 2
+    at = _item_starts(request)[count]
+    return (
+        _part(request, slice(0, count), request.body[:at]),
+        _part(request, slice(count, None), request.body[at:]),
+    )
+
+
+def by_key(request: Request, queues: Sequence[MessageQueue]) -> list[Request]:
+    """The messages of a request that has hashes, each to the queue of its key among `queues`."""
+    assert request.hashes is not None
+    chosen: dict[int, list[int]] = {}
+    for place, value in enumerate(request.hashes):
+        chosen.setdefault(abs(int(value)) % len(queues), []).append(place)
+    if len(chosen) == 1:
+        return [replace(request, queue=queues[next(iter(chosen))], attempts=0)]
+    starts = _item_starts(request)
+    parts = []
+    for number, places in chosen.items():
+        body = b"".join(bytes(request.body[starts[at] : starts[at + 1]]) for at in places)
+        picked = replace(
+            request,
+            queue=queues[number],
+            rows=[request.rows[at] for at in places],
+            msg_ids=[request.msg_ids[at] for at in places] if request.msg_ids else (),
+            hashes=[request.hashes[at] for at in places],
+            body=body,
+            attempts=0,
+        )
+        parts.append(picked)
+    return parts
+
+
+def _part(request: Request, which: slice, body: Buffer) -> Request:
+    return replace(
         request,
-        rows=request.rows[:count],
-        msg_ids=request.msg_ids[:count],
-        body=request.body[:at],
+        rows=request.rows[which],
+        msg_ids=request.msg_ids[which],
+        hashes=None if request.hashes is None else request.hashes[which],
+        body=body,
         attempts=0,
     )
-    second = replace(
-        request,
-        rows=request.rows[count:],
-        msg_ids=request.msg_ids[count:],
-        body=request.body[at:],
-        attempts=0,
-    )
-    return first, second
+
+
+def _item_starts(request: Request) -> list[int]:
+    """Where each item of a batch begins, and the last one ends."""
+    starts = [0]
+    while starts[-1] < len(request.body):
+        at = starts[-1]
+        starts.append(at + int.from_bytes(request.body[at : at + 4], "big"))  # its size is first
+    return starts
 
 
 def make_requests(

@@ -69,7 +69,9 @@ class RowEncoder:
         names = set(batch.schema.names)
         if batch["body"].null_count:
             self._refuse(topic, batch, rows, queues)
-        targets = self._targets(batch, names, queues)
+        targets, hashes = self._targets(batch, names, queues), None
+        if "shardingKey" in names and "queueId" not in names:
+            hashes = encode.java_hashes(batch["shardingKey"])
         alone = self._alone(topic, batch, names)
         if targets is None:
             self._refuse(topic, batch, rows, queues)
@@ -77,12 +79,9 @@ class RowEncoder:
         key = targets * 2 + np.where(targets == _ANY, alone, 0)
         if len(key) and (key != key[0]).any():
             order = np.argsort(key, kind="stable")
-            batch, rows, targets, alone = (
-                batch.take(order),
-                rows[order],
-                targets[order],
-                alone[order],
-            )
+            batch, rows = batch.take(order), rows[order]
+            targets, alone = targets[order], alone[order]
+            hashes = None if hashes is None else hashes[order]
         items = self._encode(topic, batch, rows, alone, names, queues)
         encoded = np.cumsum(~alone)  # up to and with this row
         changes = (np.diff(targets) != 0) | (np.diff(alone) != 0)
@@ -91,12 +90,19 @@ class RowEncoder:
             if first == end:
                 continue
             target = int(targets[first])
+            keyed = None if hashes is None or target == _ANY else hashes[first:end]
             if alone[first]:
                 for at in range(first, end):
-                    yield self._single(batch, at, int(rows[at]), queues, target)
+                    request = self._single(batch, at, int(rows[at]), queues, target)
+                    request.hashes = None if keyed is None else keyed[at - first : at - first + 1]
+                    yield request
                 continue
             item = int(encoded[first]) - 1
-            yield from self._cut(items, item, rows[first:end], queues, target)
+            for request in self._cut(items, item, rows[first:end], queues, target):
+                if keyed is not None:
+                    count = len(request.rows)
+                    request.hashes, keyed = keyed[:count], keyed[count:]
+                yield request
 
     # --- where to -----------------------------------------------------------------------------
 

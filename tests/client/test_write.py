@@ -211,6 +211,50 @@ def test_a_retry_topic_takes_no_batch() -> None:
     assert [frame.code for _, frame in brokers.store.sends] == [310] * 3
 
 
+def test_keys_whose_broker_has_left_take_the_queues_that_are_there() -> None:
+    brokers = Brokers()
+    routes = {"T": route_body(CLUSTER)}
+    brokers.network.servers["n:1"] = name_server(routes)
+    taken = brokers.store.broker("b-a")
+    left: list[int] = []
+
+    def leaving(request: Frame) -> Any:
+        if len(left) < 3:
+            left.append(1)
+            return taken(request)
+        routes["T"] = route_body({"b-b": CLUSTER["b-b"]})
+        return [CUT]
+
+    brokers.network.servers["a:0"] = leaving
+    rows = [
+        {"body": b"%05d" % n, "shardingKey": f"k{n % 9}", "delayLevel": int(n % 11 == 0)}
+        for n in range(300)
+    ]
+    writer = brokers.writer(batch_bytes=900)
+    for at in range(0, 300, 60):
+        writer.write(batch(rows[at : at + 60]))
+    assert writer.close().rows == 300
+    assert sorted(set(brokers.store.bodies)) == [row["body"] for row in rows]
+    for (broker, _), bodies in brokers.store.queues.items():
+        for key in range(9):
+            mine = [body for body in bodies if int(body) % 9 == key]
+            assert mine == sorted(mine), broker
+
+
+def test_a_named_queue_is_never_left() -> None:
+    brokers = Brokers()
+    routes = {"T": route_body(CLUSTER)}
+    brokers.network.servers["n:1"] = name_server(routes)
+
+    def leaving(request: Frame) -> Any:
+        routes["T"] = route_body({"b-b": CLUSTER["b-b"]})
+        return [CUT]
+
+    brokers.network.servers["a:0"] = leaving
+    with pytest.raises(SendError, match="row 0 of partition 3"):
+        brokers.write([{"body": b"x", "queueId": 1}], retries=1)
+
+
 # --- what cannot be sent ----------------------------------------------------------------------
 
 
