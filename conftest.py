@@ -10,6 +10,7 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -72,20 +73,39 @@ def topic(new_topic: Callable[..., str]) -> str:
     return new_topic()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--connect", action="store_true", help="read through Spark Connect")
+
+
+SPARK_CONF = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    """A classic session with two slots, on the loopback, without a web server."""
+def spark(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
+    """A session with two slots, on the loopback, without a web server: a classic one, or a client
+    of Spark Connect if the command line says so."""
     from pyspark.sql import SparkSession
 
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("rocketmq-spark tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
-    yield session
-    session.stop()
+    with ExitStack() as stack:
+        if request.config.getoption("--connect"):
+            from tests.spark.connect import ConnectServer
+
+            log = tmp_path_factory.mktemp("connect") / "log"
+            server = stack.enter_context(ConnectServer(log, "local[2]", SPARK_CONF))
+            session = SparkSession.builder.remote(server.url).getOrCreate()
+        else:
+            builder = SparkSession.builder.master("local[2]").appName("rocketmq-spark tests")
+            for name, value in SPARK_CONF.items():
+                builder = builder.config(name, value)
+            session = builder.getOrCreate()
+            session.sparkContext.setLogLevel("ERROR")
+        stack.callback(session.stop)
+        yield session

@@ -13,7 +13,7 @@ from rocketmq_spark.cli.connection import connected
 from rocketmq_spark.cli.console import Console
 from rocketmq_spark.cli.plan import plan
 from rocketmq_spark.client import Client
-from rocketmq_spark.errors import ClusterError, RocketMQError, UsageError
+from rocketmq_spark.errors import ClusterError, RocketMQError
 
 
 def run(arguments: list[str] | None = None) -> int:
@@ -124,11 +124,15 @@ def jars(releases: tuple[str, ...]) -> None:
 
 
 @commands.command()
-@click.option("--messages", default=100_000, show_default=True, type=click.IntRange(1))
-def demo(messages: int) -> None:
-    """Start a cluster, send messages in and read the same out."""
-    from rocketmq_spark.cli.demo import show
+@click.option(
+    "--rate",
+    default=2_000,
+    show_default=True,
+    type=click.IntRange(100, 20_000),
+    help="Orders a second.",
+)
+def demo(rate: int) -> None:
+    """Count orders with Spark while queues and brokers are added, and check the count."""
+    from rocketmq_spark.cli.demo.story import show
 
-    if messages > 5_000_000:
-        raise UsageError(f"--messages {messages} would fill the disk; take at most 5,000,000")
-    show(messages)
+    show(rate)

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 from rocketmq_spark.client import names
 from rocketmq_spark.client.connection import Connection
-from rocketmq_spark.client.metadata import Metadata, Unreachable
+from rocketmq_spark.client.membership import Membership
+from rocketmq_spark.client.metadata import Metadata, Unreachable, parse_name_servers
 from rocketmq_spark.client.outgoing import Message, SendResult
 from rocketmq_spark.client.pool import Pool
 from rocketmq_spark.client.pull import Filter, PullSettings, RangeReader
 from rocketmq_spark.client.send import Sender, SendSettings
-from rocketmq_spark.client.transport import Tls, open_stream
+from rocketmq_spark.client.transport import Tls, open_stream, own_address
 from rocketmq_spark.client.write import Writer
 from rocketmq_spark.core.model import BrokerData, MessageQueue
 from rocketmq_spark.errors import SendError, UsageError
 from rocketmq_spark.wire import commands
 from rocketmq_spark.wire.acl import Credentials
 from rocketmq_spark.wire.decode import Decoder
+from rocketmq_spark.wire.heartbeat import heartbeat
 from rocketmq_spark.wire.session import Session
 
 # A day; beyond some weeks a socket's own limit is reached.
@@ -74,6 +76,7 @@ class Client:
             Credentials(access_key, secret_key, security_token) if access_key else None
         )
         self._tls = _tls_context(tls)
+        self._timeout = timeout
         self._namespace = namespace
         self._namespace_v2 = namespace_v2
         self._pool = Pool(self._connect)
@@ -144,16 +147,24 @@ class Client:
         return self._metadata.offsets(self._wire_queue(queue))
 
     def topic_offsets(
-        self, topic: str, *, refresh: bool = False, skip: Unreachable | None = None
+        self,
+        topic: str,
+        *,
+        refresh: bool = False,
+        skip: Unreachable | None = None,
+        avoid: Collection[str] = (),
+        replicas: set[str] | None = None,
     ) -> dict[MessageQueue, tuple[int, int]]:
         """`offsets` of every readable queue, with one request per broker.
 
         `refresh` asks the name server first. Without `skip`, a broker that cannot be reached is an
-        error; with it, `skip` is told its name and why, and its queues are left out.
+        error; with it, `skip` is told its name and why, and its queues are left out, as those of
+        brokers to `avoid` are. A slave that answers for its master may be behind it: the names of
+        such brokers go into `replicas`.
         """
         if refresh:
             self._metadata.forget_route(self._wire(topic))
-        found = self._metadata.topic_offsets(self._wire(topic), skip)
+        found = self._metadata.topic_offsets(self._wire(topic), skip, avoid, replicas)
         return {self._user_queue(q): bounds for q, bounds in found.items()}
 
     def offset_at(self, queue: MessageQueue, millis: int) -> int:
@@ -257,6 +268,28 @@ class Client:
     def consumers(self, group: str) -> list[str]:
         """Ids of the group's live members."""
         return self._metadata.consumers(self._wire(group))
+
+    def join(
+        self,
+        group: str,
+        client_id: str,
+        topics: Sequence[str],
+        *,
+        sub_expression: str = "*",
+        sql_expression: str = "",
+    ) -> Membership:
+        """A place in the group, for what reads `topics`: taken with the first `beat`."""
+        wanted = _filter(sub_expression, sql_expression).subscription
+        # Every member must tell the same, so a version that is a time would be a change each time.
+        wanted = replace(wanted, version=1)
+        command = heartbeat(
+            client_id, self._wire(group), {self._wire(topic): wanted for topic in topics}
+        )
+        return Membership(self._metadata, self._connect, command, self._timeout)
+
+    def own_address(self) -> str:
+        """The address of this machine, as the name server sees it."""
+        return own_address(parse_name_servers(self.name_server)[0])
 
     # --- life ---------------------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 
 from rocketmq_spark.client.pool import Pool
 from rocketmq_spark.client.retry import retry
@@ -116,11 +117,16 @@ class Metadata:
     # --- brokers ------------------------------------------------------------------------------
 
     def ask_queue_broker(
-        self, queue: MessageQueue, command: Callable[[str], Command], what: str
+        self,
+        queue: MessageQueue,
+        command: Callable[[str], Command],
+        what: str,
+        replicas: set[str] | None = None,
     ) -> Frame:
         """Ask whoever serves `queue` now: its master, or a slave when there is no master.
 
         `command` gets the serving broker's name, which for a static topic is not the queue's.
+        The name goes into `replicas` if a slave has answered.
         """
         deadline = self._deadline()
 
@@ -132,7 +138,10 @@ class Metadata:
             for address in addresses:
                 share = _share(deadline, len(addresses) - len(failures))
                 try:
-                    return self._pool.ask(address, command(name), f"{what} {queue}", share)
+                    frame = self._pool.ask(address, command(name), f"{what} {queue}", share)
+                    if replicas is not None and address != route.brokers[name].master:
+                        replicas.add(name)
+                    return frame
                 except (NetworkError, TopicNotFoundError) as error:
                     failures.append(error)
             # The first is the master's, if there is one. A slave learns of a young topic late, so
@@ -153,11 +162,12 @@ class Metadata:
 
     # --- offsets ------------------------------------------------------------------------------
 
-    def offsets(self, queue: MessageQueue) -> tuple[int, int]:
+    def offsets(self, queue: MessageQueue, replicas: set[str] | None = None) -> tuple[int, int]:
         """The first offset there is and the next to be written."""
+        ask = partial(self.ask_queue_broker, queue, replicas=replicas)
         what = "cannot ask the offsets of"
-        low = self.ask_queue_broker(queue, lambda b: commands.get_min_offset(queue, b), what)
-        high = self.ask_queue_broker(queue, lambda b: commands.get_max_offset(queue, b), what)
+        low = ask(lambda b: commands.get_min_offset(queue, b), what)
+        high = ask(lambda b: commands.get_max_offset(queue, b), what)
         # Some stores answer -1 for a queue that was never written.
         return max(0, answers.number(low, "offset")), max(0, answers.number(high, "offset"))
 
@@ -171,11 +181,16 @@ class Metadata:
         return answers.number(frame, "offset"), frame.version
 
     def topic_offsets(
-        self, topic: str, skip: Unreachable | None = None
+        self,
+        topic: str,
+        skip: Unreachable | None = None,
+        avoid: Collection[str] = (),
+        replicas: set[str] | None = None,
     ) -> dict[MessageQueue, tuple[int, int]]:
         """Offsets of all readable queues, with one request per broker where brokers allow it.
 
-        Without `skip` a broker that cannot be reached is an error; with it, it is only told.
+        Without `skip` a broker that cannot be reached is an error; with it, it is only told. Those
+        to `avoid` are not asked. The names of those whose slave has answered go into `replicas`.
         """
         route = self.route(topic)
         by_broker: dict[str, list[MessageQueue]] = {}
@@ -183,9 +198,11 @@ class Metadata:
             by_broker.setdefault(route.serving_broker(queue), []).append(queue)
         found: dict[MessageQueue, tuple[int, int]] = {}
         for name, queues in by_broker.items():
+            if name in avoid:
+                continue
             try:
-                known = {} if route.owners else self._broker_offsets(queues[0], name)
-                found.update({q: known.get(q) or self.offsets(q) for q in queues})
+                known = {} if route.owners else self._broker_offsets(queues[0], name, replicas)
+                found.update({q: known.get(q) or self.offsets(q, replicas) for q in queues})
             except RocketMQError as error:
                 if skip is None or not error.retriable:
                     raise
@@ -194,12 +211,14 @@ class Metadata:
         return found
 
     def _broker_offsets(
-        self, queue: MessageQueue, name: str
+        self, queue: MessageQueue, name: str, replicas: set[str] | None
     ) -> dict[MessageQueue, tuple[int, int]]:
         """All queues of one broker at once; nothing where it does not answer that."""
         command = commands.get_topic_stats(queue.topic, name)
         try:
-            frame = self.ask_queue_broker(queue, lambda _: command, "cannot ask the offsets of")
+            frame = self.ask_queue_broker(
+                queue, lambda _: command, "cannot ask the offsets of", replicas
+            )
         except (UnsupportedRequestError, NoPermissionError, TopicNotFoundError):
             return {}  # a proxy, an account without GET, a slave that has not heard of it yet
         return answers.topic_stats(frame.body)
@@ -236,8 +255,11 @@ class Metadata:
         self.ask_masters(commands.create_group(group), f"cannot create group {group}")
 
     def consumers(self, group: str) -> list[str]:
-        """Live members. Every member tells every broker, but not at the same moment."""
+        """Live members. Every member tells every broker, but not at the same moment, and a broker
+        that is down may be registered still: what the others say is enough."""
         members: set[str] = set()
+        failure: NetworkError | None = None
+        answered = False
         for broker in self.brokers():
             if broker.master is None:
                 continue
@@ -246,9 +268,15 @@ class Metadata:
                 frame = self._pool.ask(
                     broker.master, commands.get_consumer_list(group), what, self._deadline()
                 )
+                members.update(answers.consumer_ids(frame.body))
+            except NetworkError as error:
+                failure = error
+                continue
             except ServerFaultError:
-                continue  # the broker's way to say: nobody is there
-            members.update(answers.consumer_ids(frame.body))
+                pass  # the broker's way to say: nobody is there
+            answered = True
+        if failure is not None and not answered:
+            raise failure
         return sorted(members)
 
     # --- topics -------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import ssl
@@ -65,6 +66,18 @@ def parse_address(address: str) -> tuple[str, int]:
     if not port.isdigit() or not 0 < int(port) < 65536:
         raise UsageError(f"{address!r} has no valid port: write host:port with 1 to 65535")
     return host, int(port)
+
+
+def own_address(towards: str) -> str:
+    """The address of this machine that a server sees; its name where nothing leads there."""
+    with contextlib.suppress(OSError):
+        for family, kind, _, _, server in socket.getaddrinfo(
+            *parse_address(towards), type=socket.SOCK_DGRAM
+        ):
+            with socket.socket(family, kind) as probe:
+                probe.connect(server)  # sends nothing: it only chooses a way
+                return str(probe.getsockname()[0])
+    return socket.gethostname()
 
 
 def open_stream(address: str, deadline: float, tls: ssl.SSLContext | None = None) -> SocketStream:

@@ -142,7 +142,8 @@ class SourceOptions:
         "minOffsetsPerTrigger",
         parse.whole(1),
         "",
-        "Wait until there are so many messages, but not longer than `maxTriggerDelay`.",
+        "Wait until there are so many messages, but not longer than `maxTriggerDelay`. Spark 4.2 "
+        "and later.",
         STREAM,
     )
     max_trigger_delay: float = option(
@@ -152,7 +153,8 @@ class SourceOptions:
         "maxTimestampSkew",
         parse.duration,
         "",
-        "No queue's batch runs ahead of the slowest queue by more than this time.",
+        "No queue's batch runs ahead of the slowest queue by more than this time. Spark 4.2 and "
+        "later.",
         STREAM,
     )
     min_partitions: int | None = option(
@@ -184,7 +186,9 @@ class SourceOptions:
         parse.text,
         "auto",
         "Who shares the queues: `auto` (the live executors, after `rocketmq_spark.register`; else "
-        "the driver machine's cores), a number of slots, or a comma list of ids `host@name`.",
+        "the driver machine's cores), `group` (the executors that have announced themselves to the "
+        "brokers as members of `consumerGroup`), a number of slots, or a comma list of ids "
+        "`host@name`.",
     )
     message_model: str = option(
         "messageModel",
@@ -336,6 +340,11 @@ def _check_together(options: SourceOptions) -> None:
         )
     if o.starting_offsets == "group" and o.consumer_group == READING_GROUP:
         raise UsageError("startingOffsets=group needs consumerGroup: whose offsets?")
+    if o.executors.lower() == "group" and o.consumer_group == READING_GROUP:
+        raise UsageError(
+            "executors=group needs consumerGroup: a group of this query's own, for its members are "
+            "those who read"
+        )
     if o.sql_expression is not None and o.sub_expression != "*":
         raise UsageError("subExpression and sqlExpression both select messages: set only one")
     if o.max_offsets_per_trigger and (o.min_offsets_per_trigger or 0) > o.max_offsets_per_trigger:

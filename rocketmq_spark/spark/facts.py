@@ -19,7 +19,7 @@ from rocketmq_spark.client.retry import retry
 from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.core.offsets import Positions
 from rocketmq_spark.core.options import SourceOptions
-from rocketmq_spark.errors import RocketMQError, TopicNotFoundError, UsageError
+from rocketmq_spark.errors import RocketMQError, TopicNotFoundError, UnavailableError, UsageError
 
 T = TypeVar("T")
 
@@ -29,6 +29,10 @@ log = logging.getLogger(__name__)
 _SHORTEST = 0.05
 _LONGEST = 0.25
 
+# A broker that hangs costs a whole timeout, and others wait for it. So one that did not answer is
+# left alone for so many times as long as it has kept us waiting.
+_LEFT_ALONE = 4
+
 
 @dataclass(frozen=True)
 class Bounds:
@@ -36,6 +40,7 @@ class Bounds:
 
     first: Positions
     last: Positions
+    replicas: frozenset[str] = frozenset()  # brokers whose slave has answered, perhaps behind them
 
     @property
     def queues(self) -> list[MessageQueue]:
@@ -58,6 +63,9 @@ class Facts:
         self._topics: list[str] = []
         self._discovered = float("-inf")
         self._absent: set[str] = set()  # brokers and topics that were not there last time
+        # Brokers that did not answer: why, and until when they are left alone.
+        self._silent: dict[str, tuple[RocketMQError, float]] = {}
+        self.met: set[str] = set()  # topics that an earlier run has read: they are down, not wrong
         self._stored: dict[MessageQueue, tuple[int, int]] = {}  # the last answer of `stored_at`
         self.awaited: set[str] = set()  # topics that did not exist when the query began
 
@@ -75,9 +83,13 @@ class Facts:
         return self._bounds
 
     def fresh(self) -> Bounds:
-        """Asked anew, queues and all."""
+        """Asked anew, queues and all; every broker must answer."""
         self._bounds, self._discovered = None, float("-inf")
-        return self.bounds()
+        return self.bounds(complete=True)
+
+    def ask_all_again(self) -> None:
+        """Leave nobody alone: somebody is missed."""
+        self._silent, self._looked = {}, float("-inf")
 
     def offset_at(self, queue: MessageQueue, millis: int) -> int:
         return self.patiently(lambda: self._client.offset_at(queue, millis))
@@ -129,18 +141,37 @@ class Facts:
         refresh = self._now() - self._discovered >= self._options.discovery_interval
         if refresh:
             self._topics = self._find_topics()
-        silent: dict[str, RocketMQError] = {}
+        began = self._now()
+        alone = {} if complete else {n: s for n, s in self._silent.items() if s[1] > began}
+        self._silent = dict(alone)
+
+        def skip(name: str, error: RocketMQError) -> None:
+            nonlocal began
+            cost, began = self._now() - began, self._now()
+            self._silent[name] = error, began + _LEFT_ALONE * cost
+
         gone: dict[str, RocketMQError] = {}
         found: dict[MessageQueue, tuple[int, int]] = {}
-        skip = None if complete else silent.__setitem__
+        replicas: set[str] = set()
         for topic in self._topics:
             try:
-                found.update(self._client.topic_offsets(topic, refresh=refresh, skip=skip))
+                found.update(
+                    self._client.topic_offsets(
+                        topic,
+                        refresh=refresh,
+                        skip=None if complete else skip,
+                        avoid=self._silent,
+                        replicas=replicas,
+                    )
+                )
             except TopicNotFoundError as error:
-                if self._bounds is None and self._options.topic_pattern is None:
+                known = self._bounds is not None or topic in self.met
+                if not known and self._options.topic_pattern is None:
                     raise
                 gone[topic] = error  # deleted; or its last broker is down, which looks the same
+        silent = {name: error for name, (error, _) in self._silent.items()}
         if silent and not found:
+            self._silent = {}
             raise next(iter(silent.values()))
         self._warn(
             {f"broker {name}": error for name, error in silent.items()}
@@ -152,6 +183,7 @@ class Facts:
         return Bounds(
             {queue: low for queue, (low, _) in found.items()},
             {queue: high for queue, (_, high) in found.items()},
+            frozenset(replicas),
         )
 
     def _warn(self, absent: dict[str, RocketMQError]) -> None:
@@ -175,7 +207,8 @@ class Facts:
             topic = ""
             try:
                 for topic in topics:
-                    self._client.queues(topic)
+                    if topic not in self.met:
+                        self._client.queues(topic)
                 return topics
             except TopicNotFoundError as error:
                 if self._topics:
@@ -193,7 +226,7 @@ class Facts:
         wanted = self._options.assign
         if wanted is None:
             return found
-        missing = [queue for queue in wanted if queue not in found]
+        missing = [q for q in wanted if q not in found and q.topic not in self.met]
         if missing and self._bounds is None:
             raise UsageError(f"assign names {missing[0]}, which cannot be read now; check its ids")
         return {queue: found[queue] for queue in wanted if queue in found}
@@ -201,4 +234,12 @@ class Facts:
     def patiently(self, ask: Callable[[], T]) -> T:
         """Spark ends a query on any exception of its planner, so what may pass is waited for."""
         deadline = time.monotonic() + self._options.timeout * max(1, self._options.retries)
-        return retry(ask, deadline, lambda: None)
+
+        def attempt() -> T:
+            try:
+                return ask()
+            except TopicNotFoundError as error:
+                # It was there when it was looked for; with its last broker it is gone for now.
+                raise UnavailableError(str(error)) from error
+
+        return retry(attempt, deadline, lambda: None)

@@ -28,6 +28,7 @@ from rocketmq_spark.errors import UsageError
 log = logging.getLogger(__name__)
 
 AUTO = "auto"
+GROUP = "group"  # see group.py
 # How often the live executors are looked at; one look takes some milliseconds.
 _REFRESH_SECONDS = 1.0
 
@@ -54,7 +55,7 @@ def slots(executors: list[Executor]) -> list[str]:
 
 
 def _fixed(text: str) -> list[str] | None:
-    if text.lower() == AUTO:
+    if text.lower() in (AUTO, GROUP):
         return None
     if re.fullmatch(r"\d+", text):
         if int(text) == 0:

@@ -70,6 +70,7 @@ class Planner:
     def advance(self, start: Offsets, *, limited: bool = True) -> Offsets:
         """The end of the next batch; `start` itself when there is nothing to read."""
         self._mirror(start)
+        self._facts.met.update(queue.topic for queue in start.positions)
         bounds = self._facts.patiently(lambda: self._bounds(start))
         begun = self._begun(start, bounds)
         starts = {q: begun.get(q, start.positions.get(q, 0)) for q in bounds.queues}
@@ -107,6 +108,7 @@ class Planner:
                 if queue not in bounds.last and start.positions.get(queue, 0) < end
             ]
             if missing:
+                self._facts.ask_all_again()
                 raise UnavailableError(
                     f"{missing[0]} was there when this run of Trigger.AvailableNow began and "
                     "cannot be read now; run it again when its broker is back"
@@ -119,7 +121,13 @@ class Planner:
             begun, self._losses = starting_positions(self._options, self._facts, bounds)
             return begun
         begun = {queue: bounds.first[queue] for queue in new_queues(start, bounds.queues)}
-        self._losses = accepted_losses(self._options, start.positions, bounds)
+        # A slave that is behind its master has lost nothing: the master, when it is back, has it.
+        sure = {
+            queue: at
+            for queue, at in start.positions.items()
+            if queue.broker_name not in bounds.replicas or at <= bounds.last.get(queue, at)
+        }
+        self._losses = accepted_losses(self._options, sure, bounds)
         return {**begun, **skip_losses(self._losses)}
 
     def _is_due(self, starts: Positions, ends: Positions, limited: bool) -> bool:

@@ -7,8 +7,8 @@ is made where it is first needed, in the one process that lives as long as the q
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -19,7 +19,8 @@ from rocketmq_spark.core.plan import plan
 from rocketmq_spark.core.plan_options import plan_options
 from rocketmq_spark.spark.clients import client_for
 from rocketmq_spark.spark.facts import Facts
-from rocketmq_spark.spark.members import members
+from rocketmq_spark.spark.group import GroupMembers
+from rocketmq_spark.spark.members import GROUP, members
 from rocketmq_spark.spark.news import let_news_through
 from rocketmq_spark.spark.planner import (
     Planner,
@@ -55,8 +56,14 @@ class _Reader:
         self._columns = list(columns)
         self._members_file = members_file
 
-    def _members(self) -> list[str]:
-        return members(self._options, self._members_file)
+    def _members(self) -> Callable[[], list[str]]:
+        """Who reads, as often as it is asked."""
+        options = self._options
+        listed = partial(members, options, self._members_file)
+        if options.executors.lower() != GROUP:
+            return listed
+        ask = partial(client_for(options).consumers, options.consumer_group)
+        return GroupMembers(options.consumer_group, ask, listed)
 
     def _facts(self) -> Facts:
         return Facts(client_for(self._options), self._options)
@@ -76,7 +83,7 @@ class RocketMQBatchReader(_Reader, DataSourceReader):
         log_losses(losses)
         ends = ending_positions(self._options, facts, bounds)
         ends = {queue: max(end, starts[queue]) for queue, end in ends.items()}
-        planned = plan(bounds.queues, self._members(), starts, ends, plan_options(self._options))
+        planned = plan(bounds.queues, self._members()(), starts, ends, plan_options(self._options))
         # Spark takes an empty list for a source without partitions, and calls read(None).
         return [RocketMQPartition(p.member, p.ranges) for p in planned.partitions] or [
             RocketMQPartition("", ())
@@ -93,7 +100,7 @@ class RocketMQStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvail
             log.warning("limits per trigger need Spark 4.2 or later and are ignored")
         # The stream's process belongs to this query alone; what it prints goes to the driver's log.
         let_news_through()
-        return Planner(self._options, self._facts(), self._members)
+        return Planner(self._options, self._facts(), self._members())
 
     _position: Offsets | None = None
 

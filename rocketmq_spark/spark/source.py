@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -22,6 +24,8 @@ from rocketmq_spark.spark import members, native
 from rocketmq_spark.spark.read import RocketMQBatchReader, RocketMQStreamReader
 from rocketmq_spark.spark.schema import check_sink_columns, chosen_columns, own_schema
 from rocketmq_spark.spark.write import RocketMQBatchWriter, RocketMQStreamWriter
+
+log = logging.getLogger(__name__)
 
 
 class RocketMQDataSource(DataSource):
@@ -132,6 +136,7 @@ def register(spark: Any) -> None:
     its executors; through Spark Connect it registers the source and no more.
     """
     source: type[RocketMQDataSource] = RocketMQDataSource
+    watcher = None
     try:
         spark.sparkContext  # noqa: B018 - a Connect session raises here
     except Exception:
@@ -139,4 +144,15 @@ def register(spark: Any) -> None:
     else:
         watcher = members.Watcher(lambda: members.live_executors(spark))
         source = type("RocketMQDataSource", (RocketMQDataSource,), {"members_file": watcher.file})
-    spark.dataSource.register(source)
+    try:
+        spark.dataSource.register(source)
+    except AnalysisException as error:
+        if watcher is not None:
+            watcher.close()
+        # Spark 4.0 keeps to the source that it has found by itself (mended by SPARK-51919).
+        if error.getErrorClass() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+        log.warning(
+            "this Spark cannot follow its live executors for a source that it has found by itself; "
+            "set the option executors to a number of slots or to group, or use Spark 4.1 or later"
+        )

@@ -13,10 +13,14 @@ from pyspark.sql.datasource import InputPartition
 from rocketmq_spark.client import Client
 from rocketmq_spark.core.model import OffsetRange
 from rocketmq_spark.core.options import SourceOptions
-from rocketmq_spark.errors import OffsetOutOfRangeError
+from rocketmq_spark.errors import OffsetOutOfRangeError, TopicNotFoundError
 from rocketmq_spark.spark.clients import client_for
+from rocketmq_spark.spark.group import announce
 
 log = logging.getLogger(__name__)
+
+# Between two looks at a broker that may be back.
+_PAUSE = 0.2
 
 
 @dataclass
@@ -35,8 +39,10 @@ def read_partition(
 ) -> Iterator[Any]:
     """RecordBatches; the rows of a queue in offset order."""
     client = client_for(options)
+    still_here = announce(client, options)
     for part in partition.ranges:
         for batch in read_range(client, part, partition.member, options, columns):
+            still_here()
             yield from at_most(batch, options.batch_bytes)
 
 
@@ -64,6 +70,8 @@ def read_range(
 ) -> Iterator[Any]:
     """One range in full; or what there is of it, if that is accepted."""
     at, end = part.start, part.end
+    patience = options.timeout * max(1, options.retries)
+    deadline = time.monotonic() + patience
     while at < end:
         reader = client.read(
             part.queue,
@@ -77,6 +85,12 @@ def read_range(
         try:
             yield from reader
             return
+        except TopicNotFoundError:
+            # It was there when the batch was planned; with its last broker it is gone for now.
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(_PAUSE)
+            at = reader.position
         except OffsetOutOfRangeError as error:
             # The messages were there when the batch was planned and are not any more.
             if options.fail_on_data_loss:
@@ -85,7 +99,6 @@ def read_range(
                     code=error.code,
                     remark=error.remark,
                 ) from None
-            patience = options.timeout * max(1, options.retries)
             wanted = replace(part, start=reader.position, end=end)
             at, end = _what_is_left(client, wanted, patience)
             left = f"only {at} to {end} are" if at < end else "nothing is"
@@ -103,4 +116,4 @@ def _what_is_left(client: Client, wanted: OffsetRange, patience: float) -> tuple
         if time.monotonic() >= deadline:
             return wanted.end, wanted.end
         # A broker removes a file first and moves its first offset some seconds later.
-        time.sleep(0.2)
+        time.sleep(_PAUSE)

@@ -73,7 +73,8 @@ def timed(run: Callable[[], object]) -> float:
     return best
 
 
-def measure(strategy: str, count: int) -> tuple[float, float]:
+def prepared(strategy: str, count: int) -> tuple[Callable[[], object], Callable[[], object]]:
+    """To allocate so many queues, and to plan them."""
     queues, members = make(count)
     params = params_for(strategy, queues, members)
     own: dict[str, Any] = {}
@@ -88,9 +89,14 @@ def measure(strategy: str, count: int) -> tuple[float, float]:
         own = {"weights": {queue: ends[queue] - starts[queue] for queue in queues}}
     options = PlanOptions(strategy=strategy, params=params, max_records=10 * count)
     return (
-        timed(lambda: allocate(strategy, queues, members, **params, **own)),
-        timed(lambda: plan(queues, members, starts, ends, options, previous=previous)),
+        lambda: allocate(strategy, queues, members, **params, **own),
+        lambda: plan(queues, members, starts, ends, options, previous=previous),
     )
+
+
+def measure(strategy: str, count: int) -> tuple[float, float]:
+    allocation, planning = prepared(strategy, count)
+    return timed(allocation), timed(planning)
 
 
 def main() -> None:

@@ -334,6 +334,35 @@ def stats(name: str, bounds: Mapping[int, tuple[int, int]]) -> Frame:
     return answer(body=f'{{"offsetTable":{{{entries}}},"topicPutTps":0.0}}'.encode())
 
 
+def test_a_broker_to_avoid_is_not_asked(network: Network) -> None:
+    cluster = {"b-a": {0: "a:0"}, "b-b": {0: "b:0"}}
+    network.servers["n:1"] = name_server({"T": route_body(cluster, queues=1)})
+    network.servers["b:0"] = in_turn(stats("b-b", {0: (3, 8)}))
+    found = metadata(network).topic_offsets("T", avoid={"b-a"})
+    assert {str(queue): bounds for queue, bounds in found.items()} == {"T/b-b/0": (3, 8)}
+    assert not network.asked()["a:0"]
+
+
+@pytest.mark.parametrize("refused", [False, True], ids=["at once", "one by one"])
+def test_a_slave_that_answers_for_its_master_is_told(network: Network, refused: bool) -> None:
+    cluster = {"b-a": {0: "a:0", 1: "a:1"}, "b-b": {0: "b:0"}}
+    network.servers["n:1"] = name_server({"T": route_body(cluster, queues=1)})
+    network.servers["b:0"] = in_turn(stats("b-b", {0: (3, 8)}))
+
+    def slave(request: Frame) -> Iterable[Reply]:
+        if request.code == 202:
+            yield answer(3, "not supported") if refused else stats("b-a", {0: (3, 9)})
+        else:
+            yield from broker()(request)
+
+    network.servers["a:1"] = slave
+    del network.servers["a:0"]
+    replicas: set[str] = set()
+    found = metadata(network).topic_offsets("T", replicas=replicas)
+    assert sorted(found.values()) == [(3, 8), (3, 9)]
+    assert replicas == {"b-a"}
+
+
 def test_all_offsets_of_a_topic_with_one_request_a_broker(network: Network) -> None:
     cluster = {"b-a": {0: "a:0"}, "b-b": {0: "b:0"}}
     network.servers["n:1"] = name_server({"T": route_body(cluster, queues=2)})
@@ -450,6 +479,18 @@ def test_members_of_a_group_from_all_masters(network: Network) -> None:
     network.servers["b:0"] = in_turn(answer(1, "no consumer for this group"))
     network.servers["c:0"] = in_turn(answer(body=b'{"consumerIdList":["2@x","3@x"]}'))
     assert metadata(network).consumers("g") == ["1@x", "2@x", "3@x"]
+
+
+def test_members_of_a_group_when_a_broker_is_down(network: Network) -> None:
+    network.servers["n:1"] = name_server({}, {"b-a": {0: "a:0"}, "b-b": {0: "b:0"}})
+    del network.servers["a:0"]
+    network.servers["b:0"] = in_turn(answer(body=b'{"consumerIdList":["1@x"]}'))
+    assert metadata(network).consumers("g") == ["1@x"]
+    network.servers["b:0"] = in_turn(answer(1, "no consumer for this group"))
+    assert metadata(network).consumers("g") == []
+    del network.servers["b:0"]
+    with pytest.raises(ConnectError):  # nobody says that nobody is there
+        metadata(network).consumers("g")
 
 
 def test_members_may_be_a_secret(network: Network) -> None:

@@ -172,6 +172,10 @@ def test_a_mistake_is_refused_with_what_is_wrong(changes: dict[str, Any], words:
             "minOffsetsPerTrigger (10) is more than maxOffsetsPerTrigger (9)",
         ),
         ({"startingOffsets": "group"}, "startingOffsets=group needs consumerGroup"),
+        (
+            {"executors": "Group"},
+            "executors=group needs consumerGroup: a group of this query's own",
+        ),
         ({"topic": None, "topicPattern": "x", "waitForTopic": "1s"}, "waitForTopic waits for"),
     ],
 )

@@ -19,14 +19,16 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tests.spark.queries import COLUMNS, Row, until
+import rocketmq_spark
+from tests.spark.connect import ROOT, ConnectServer
+from tests.spark.queries import COLUMNS, PATIENCE, Row, until
 
-ROOT = Path(__file__).resolve().parents[2]
 _STALL_SECONDS = 300.0
 
 
@@ -45,6 +47,7 @@ class Driver:
     streams: list[Stream]
     master: str = "local[2]"
     conf: dict[str, str] = field(default_factory=dict)
+    connect: bool = False
 
     def __enter__(self) -> Driver:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -52,6 +55,7 @@ class Driver:
             "folder": str(self.folder),
             "master": self.master,
             "conf": self.conf,
+            "connect": self.connect,
             "streams": [vars(stream) for stream in self.streams],
         }
         with (self.folder / "log").open("wb") as log:
@@ -89,16 +93,18 @@ class Driver:
         assert self._process.poll() is None, f"the driver has ended:\n{self.log[-4000:]}"
 
     def kill(self) -> None:
-        """kill -9, of the JVM and of the Python that started it; workers end with them."""
+        """kill -9, of the JVM, of the Python that is the user's, and of what they have started:
+        a worker that sleeps would not notice that they have gone."""
         workers = self.processes()
-        for pid in (*self.processes("SparkSubmit"), self._process.pid):
-            os.kill(pid, signal.SIGKILL)
+        for pid in (*self.processes("SparkSubmit"), self._process.pid, *workers):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self._process.wait()
-        until(lambda: not any(map(_alive, workers)), 60, "the end of all workers")
+        until(lambda: not any(map(_alive, workers)), what="the end of all workers")
 
     def stop(self) -> None:
         (self.folder / "stop").touch()
-        assert self._process.wait(60) == 0, self.log[-4000:]
+        assert self._process.wait(PATIENCE) == 0, self.log[-4000:]
 
 
 def progress(folder: Path) -> list[Row]:
@@ -147,16 +153,31 @@ def _alive(pid: int) -> bool:
 
 def main() -> None:
     told = json.loads(sys.argv[1])
+    conf = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **told["conf"],
+    }
+    with ExitStack() as stack:
+        _run(_session(stack, told, conf), told)
+
+
+def _session(stack: ExitStack, told: Row, conf: dict[str, str]) -> Any:
     from pyspark.sql import SparkSession
 
-    import rocketmq_spark
-
-    builder = SparkSession.builder.master(told["master"]).config("spark.ui.enabled", "false")
-    builder = builder.config("spark.ui.showConsoleProgress", "false")
-    for name, value in told["conf"].items():
+    if told["connect"]:
+        log = Path(told["folder"]) / "server.log"
+        server = stack.enter_context(ConnectServer(log, told["master"], conf))
+        return SparkSession.builder.remote(server.url).getOrCreate()
+    builder = SparkSession.builder.master(told["master"])
+    for name, value in conf.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def _run(spark: Any, told: Row) -> None:
     rocketmq_spark.register(spark)
     running = [(Path(s["folder"]), _start(spark, Stream(**s))) for s in told["streams"]]
     known: set[str] = set()

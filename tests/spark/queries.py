@@ -13,11 +13,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow.parquet as parquet
+import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rocketmq_spark.client import Client, Message
 from rocketmq_spark.client.outgoing import SendResult
+from rocketmq_spark.core.offsets import Offsets, Positions
+from rocketmq_spark.spark.read import ADMISSION_CONTROL
 
 # Far more than a query needs, even with all processors taken.
 PATIENCE = 120.0
@@ -28,11 +32,14 @@ COLUMNS = (
     "consumerId string"
 )
 
+# Spark says how much a batch may hold, and asks for what its progress tells, from 4.2 on.
+limits_batches = pytest.mark.skipif(not ADMISSION_CONTROL, reason="Spark 4.2 and later")
+
 T = TypeVar("T")
 Row = dict[str, Any]
 
 
-def until(condition: Callable[[], T], seconds: float = 60.0, what: str = "") -> T:
+def until(condition: Callable[[], T], seconds: float = PATIENCE, what: str = "") -> T:
     """The first true answer of `condition`."""
     deadline = time.monotonic() + seconds
     while not (answer := condition()):
@@ -131,7 +138,7 @@ class Run:
     @property
     def batches(self) -> list[int]:
         """How many messages each batch of this run read."""
-        return [int(p["numInputRows"]) for p in self.query.recentProgress if _is_batch(p)]
+        return [_read_rows(p) for p in self.query.recentProgress if _is_batch(p)]
 
     def wait_for(self, count: int) -> list[str]:
         """The bodies, once there are so many."""
@@ -165,12 +172,24 @@ def written(folder: Path, before: Collection[Path] = ()) -> list[Row]:
     ]
 
 
+def reached(folder: Path) -> Positions:
+    """Where the batch ends that was planned last, as the checkpoint has it."""
+    planned = (folder / "checkpoint" / "offsets").glob("[0-9]*")
+    last = max(planned, key=lambda entry: int(entry.name))
+    return Offsets.parse(last.read_text("utf-8").splitlines()[2]).positions
+
+
 def bodies(rows: Iterable[Row]) -> list[str]:
     return sorted(bytes(row["body"]).decode() for row in rows)
 
 
 def collect(frame: DataFrame) -> list[Row]:
     return [row.asDict() for row in frame.collect()]
+
+
+def tasks(frame: DataFrame) -> int:
+    """How many of them give rows; Spark Connect knows no other way to ask."""
+    return frame.select(f.spark_partition_id()).distinct().count()
 
 
 def report(progress: Any) -> Row:
@@ -186,6 +205,11 @@ def numbered(prefix: str, count: int) -> list[str]:
 
 def _is_batch(progress: Any) -> bool:
     return "addBatch" in progress["durationMs"]
+
+
+def _read_rows(progress: Any) -> int:
+    """Of its sources: the sum is missing in a progress that came through Spark Connect."""
+    return sum(int(source["numInputRows"]) for source in progress["sources"])
 
 
 def _texts(options: dict[str, object]) -> dict[str, str]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,10 +19,12 @@ from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.spark.schema import own_schema
 from rocketmq_spark.spark.source import RocketMQDataSource
 
-from .queries import Source, bodies, collect, numbered, send
+from .queries import Source, bodies, collect, numbered, send, tasks
 
 BODY = "brokerName string, queueId int, queueOffset bigint, body binary, consumerId string"
 EACH = 20
+
+pytestmark = pytest.mark.compat
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,15 @@ def filled(client: Client) -> Iterator[Filled]:
     client.delete_topic(topic)
 
 
+def test_spark_can_find_the_source_from_any_folder(tmp_path: Path) -> None:
+    """It lists modules as Spark does, and an editable install by an import hook hides ours."""
+    look = "import pkgutil; print('pyspark_rocketmq' in {m.name for m in pkgutil.iter_modules()})"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", look], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "True\n", "install it with --config-settings editable_mode=compat"
+
+
 def test_found_without_registration_in_sql(source: Source, filled: Filled) -> None:
     source.spark.sql(
         "CREATE OR REPLACE TEMPORARY VIEW filled USING rocketmq OPTIONS ("
@@ -78,7 +92,7 @@ def test_found_without_registration_in_sql(source: Source, filled: Filled) -> No
 
 def test_every_message_once_and_in_order(source: Source, filled: Filled) -> None:
     frame = source.batch(BODY, topic=filled.topic)
-    assert frame.rdd.getNumPartitions() == 2
+    assert tasks(frame) == 2
     found = collect(frame)
     for queue, name, member in ((0, "a", "slot@0"), (1, "b", "slot@1")):
         mine = [row for row in found if row["queueId"] == queue]
@@ -177,10 +191,10 @@ def test_every_member_reads_everything_when_broadcasting(source: Source, filled:
 
 def test_as_many_partitions_as_asked_for(source: Source, filled: Filled) -> None:
     more = source.batch(BODY, topic=filled.topic, minPartitions=5)
-    assert more.rdd.getNumPartitions() == 5
+    assert tasks(more) == 5
     assert bodies(collect(more)) == numbered("a", EACH) + numbered("b", EACH)
     small = source.batch(BODY, topic=filled.topic, maxRecordsPerPartition=6)
-    assert small.rdd.getNumPartitions() == 8  # four of each queue
+    assert tasks(small) == 8  # four of each queue
 
 
 def test_a_task_hands_over_batches_of_a_size(

@@ -6,9 +6,11 @@ replayed writes nothing twice, but a batch that is planned otherwise than before
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
@@ -19,16 +21,18 @@ from pyspark.sql import SparkSession
 
 from rocketmq_spark.client import Client, Message
 from rocketmq_spark.core.model import MessageQueue
+from rocketmq_spark.errors import OffsetOutOfRangeError
 from rocketmq_spark.local_cluster import LocalCluster
 
 from .driver import Driver, Stream, half_done
-from .queries import COLUMNS, Run, Source, report, send, until, written
+from .queries import ADMISSION_CONTROL, COLUMNS, Run, Source, report, send, until, written
 
 Entry = tuple[str, str, int, int, str]
 
 # Small files, all but the last of them expired, and removed when mqadmin says so and not before.
+FILE_SIZE = 2 * 1024 * 1024
 EXPIRING = {
-    "mappedFileSizeCommitLog": str(2 * 1024 * 1024),
+    "mappedFileSizeCommitLog": str(FILE_SIZE),
     "fileReservedTime": "0",
     "deleteWhen": "25",  # an hour that never comes
     "cleanResourceInterval": "500",
@@ -78,6 +82,15 @@ class Book:
     def read(self, **options: object) -> Run:
         return self.source.run_now(self.folder, COLUMNS, **options)
 
+    def catch_up(self, **options: object) -> list[int]:
+        """Read on after a crash, to the end; how many messages each batch had.
+
+        Before Spark 4.2 a run of what is available is one batch, and here that is the one to be
+        repeated: what is new is left for the run after it.
+        """
+        batches = self.read(**options).batches
+        return batches if ADMISSION_CONTROL else batches + self.read(**options).batches
+
     def start(self, **options: object) -> Run:
         return self.source.start(self.folder, COLUMNS, **options)
 
@@ -98,7 +111,7 @@ class Book:
             assert run.query.exception() is None, run.query.exception()
             return len(self.rows()) >= wanted
 
-        until(come, 90, f"{wanted} rows")
+        until(come, what=f"{wanted} rows")
 
     def check(self) -> None:
         """Each message once, with its own body, and nothing else."""
@@ -149,17 +162,19 @@ def book(new_book: Callable[..., Book]) -> Book:
 # --- the query --------------------------------------------------------------------------------
 
 
+@pytest.mark.compat
 def test_a_restart_after_every_batch(book: Book) -> None:
-    book.send(160)
     for _ in range(3):
+        book.send(40)
         done = book.committed()
         with book.start(maxOffsetsPerTrigger=24):
-            until(lambda done=done: book.committed() > done, 60, "one more batch")
+            until(lambda done=done: book.committed() > done, what="one more batch")
     book.send(20)
     book.read(maxOffsetsPerTrigger=50)
     book.check()
 
 
+@pytest.mark.compat
 def test_a_checkpoint_is_read_again_by_others(book: Book) -> None:
     """Also a batch that was planned by one strategy and is read by another."""
     book.send(41)
@@ -171,64 +186,74 @@ def test_a_checkpoint_is_read_again_by_others(book: Book) -> None:
     ):
         book.undo()
         book.send(19)
-        run = book.read(**options)
-        assert len(run.batches) == 2  # the one that was undone, and what came since
+        assert len(book.catch_up(**options)) == 2  # the one that was undone, and what came since
         book.check()
-    readers = {row["consumerId"] for row in run.rows}
+    last = {entry[4] for entry in book.sent[-19:]}
+    readers = {r["consumerId"] for r in written(book.folder) if r["body"].decode() in last}
     assert readers and readers <= {"a@1", "b@2", "c@3"}
 
 
+@pytest.mark.compat
+@pytest.mark.timeout(600)
 def test_the_driver_is_killed_in_the_middle_of_a_batch(
-    new_book: Callable[..., Book], tmp_path: Path
+    new_book: Callable[..., Book], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    """One process and two streams: one dies while its tasks read, one in batch 0, from `latest`."""
+    """One process and two streams: one dies while its tasks read, one in batch 0, from `latest`.
+
+    Not the second one through Spark Connect: its foreachBatch is a process of its own, so there is
+    no driver to stop in.
+    """
+    connect = request.config.getoption("--connect")
     middle, first = new_book(), new_book(startingOffsets="latest")
     middle.send(80)
     first.send(40)
     first.sent.clear()  # before it began
-    streams = [
-        Stream(str(middle.folder), middle.source.options, "task"),
-        Stream(str(first.folder), first.source.options, "driver"),
-    ]
+    streams = [Stream(str(middle.folder), middle.source.options, "task")]
+    if not connect:
+        streams.append(Stream(str(first.folder), first.source.options, "driver"))
     # Tasks get a few rows at a time, so that there is a middle.
     conf = {"spark.sql.execution.arrow.maxRecordsPerBatch": "5"}
-    with Driver(tmp_path / "driver", streams, conf=conf) as driver:
+    with Driver(tmp_path / "driver", streams, conf=conf, connect=connect) as driver:
 
         def come(book: Book, sign: str) -> Callable[[], bool]:
             return lambda: driver.check() is None and (book.folder / sign).exists()
 
-        until(come(first, "stalled"), 90, "batch 0")
-        until(lambda: driver.check() is None and len(middle.rows()) == 80, 60, "80 rows")
+        until(lambda: driver.check() is None and len(middle.rows()) == 80, 240, "80 rows")
+        if not connect:
+            until(come(first, "stalled"), what="batch 0")
         (middle.folder / "stall").touch()
         middle.send(60)
         first.send(12)
-        until(come(middle, "stalled"), 60, "the middle of a batch")
+        until(come(middle, "stalled"), what="the middle of a batch")
         driver.kill()
     planned = middle.committed() + 1
     assert (middle.folder / "checkpoint" / "offsets" / str(planned)).exists()
     half = Counter(tuple(row.values()) for row in half_done(middle.folder))
     assert 0 < half.total() < 60
-    assert first.committed() == -1
-    assert (first.folder / "checkpoint" / "offsets" / "0").exists()
-
     middle.send(10)
-    middle.read()
+    middle.catch_up()
     middle.check()
     assert half <= Counter(row[:4] for row in middle.rows())
+    if connect:
+        return
+
+    assert first.committed() == -1
+    assert (first.folder / "checkpoint" / "offsets" / "0").exists()
     first.send(9)
-    first.read()
+    first.catch_up()
     first.check()
 
 
 # --- queues and brokers -----------------------------------------------------------------------
 
 
+@pytest.mark.compat
 def test_queues_and_a_broker_are_added_while_it_runs(
     changing: LocalCluster, client: Client, new_book: Callable[..., Book]
 ) -> None:
     book = new_book(startingOffsets="latest", discoveryInterval="1s")
     with book.start() as run:
-        until(lambda: book.committed() >= 0, 60, "batch 0")
+        until(lambda: book.committed() >= 0, what="batch 0")
         book.send(40)
         book.wait(run)
         client.create_topic(book.topic, 8, brokers=["broker-a"])
@@ -242,7 +267,8 @@ def test_queues_and_a_broker_are_added_while_it_runs(
         seen = {(row[1], row[2]) for row in book.rows()}
         assert seen == {(name, n) for name in ("broker-a", added) for n in range(8)}
         why = f"8 queues added ({book.topic}/{added}/0, "
-        run.wait_for_progress(lambda told: why in told.get("rebalance", {}).get("why", ""))
+        if ADMISSION_CONTROL:
+            run.wait_for_progress(lambda told: why in told.get("rebalance", {}).get("why", ""))
 
 
 def test_read_queues_are_removed_and_put_back(
@@ -262,7 +288,7 @@ def test_read_queues_are_removed_and_put_back(
             offsets = report(run.query.lastProgress)["offsets"][book.topic]["broker-a"]
             return set(offsets) == {"0", "1"}
 
-        until(noticed, 30, "a plan without the removed queues")
+        until(noticed, what="a plan without the removed queues")
         so_far = len(book.sent)
         book.send(40)
         book.wait(run, so_far + 20)
@@ -280,6 +306,7 @@ def test_read_queues_are_removed_and_put_back(
 # --- messages that are gone -------------------------------------------------------------------
 
 
+@pytest.mark.compat
 def test_a_topic_is_deleted_and_made_again(client: Client, book: Book) -> None:
     def make_again(count: int) -> None:
         client.delete_topic(book.topic)
@@ -304,6 +331,8 @@ def test_a_topic_is_deleted_and_made_again(client: Client, book: Book) -> None:
     book.check()
 
 
+@pytest.mark.slow  # the broker begins to clean up a minute after its start
+@pytest.mark.timeout(900)
 def test_messages_expire_below_the_checkpoint(
     changing: LocalCluster, client: Client, new_book: Callable[..., Book]
 ) -> None:
@@ -319,11 +348,8 @@ def test_messages_expire_below_the_checkpoint(
     planned.read()
     planned.undo()
 
-    changing.mqadmin("deleteExpiredCommitLog", "-c", changing.cluster_name)
-    # A broker begins to clean up a minute after its start.
-    until(lambda: client.offsets(queue)[0] > 10, 120, "messages expire")
-    low, high = client.offsets(queue)
-    assert 10 < low < high == 1810
+    low = _expire(changing, client, queue)
+    assert 10 < low < client.offsets(queue)[1] == 1810
 
     for book, words in (
         (behind, f"offset 10 is wanted and {low} to 1810 are there, so {low - 10} messages were"),
@@ -338,3 +364,35 @@ def test_messages_expire_below_the_checkpoint(
         book.check()
         book.read()  # accepted once: it goes on without the option
         book.check()
+
+
+def _expire(cluster: LocalCluster, client: Client, queue: MessageQueue) -> int:
+    """Let the broker remove every file but its last, and wait until it says so; the first offset
+    that is left.
+
+    A broker begins to clean up a minute after its start, goes file by file, gives up on a file
+    that is being read, and moves the first offset some time after the last file has gone.
+    """
+    address = cluster.brokers[queue.broker_name].address
+
+    def one_left() -> bool:
+        cluster.mqadmin("deleteExpiredCommitLog", "-c", cluster.cluster_name)
+        status = cluster.mqadmin("brokerStatus", "-b", address)
+        first, end = (
+            int(re.findall(rf"{name}\s*:\s*(\d+)", status)[0])
+            for name in ("commitLogMinOffset", "commitLogMaxOffset")
+        )
+        return first == (end - 1) // FILE_SIZE * FILE_SIZE
+
+    until(one_left, 300, "one file is left")
+
+    def all_there() -> int:
+        """The first offset, once a message can be read there."""
+        low = client.offsets(queue)[0]
+        try:
+            with closing(client.read(queue, low, low + 1, ["queueOffset"])) as reader:
+                return low if next(reader, None) is not None else 0
+        except OffsetOutOfRangeError:
+            return 0
+
+    return until(all_there, what="the first offset follows the files")

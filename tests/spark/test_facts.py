@@ -15,6 +15,7 @@ from rocketmq_spark.errors import (
     OffsetOutOfRangeError,
     TopicNotFoundError,
     UnavailableError,
+    UsageError,
 )
 from rocketmq_spark.spark.facts import Facts
 from rocketmq_spark.spark.planner import Planner
@@ -48,19 +49,22 @@ class FakeClient:
         return list(self.offsets)
 
     def topic_offsets(
-        self, topic: str, *, refresh: bool, skip: Any
+        self, topic: str, *, refresh: bool, skip: Any, avoid: Any, replicas: set[str]
     ) -> dict[MessageQueue, tuple[int, int]]:
         self.looks += 1
         self.queues(topic)
         for name, error in self.down.items():
             if skip is None:
                 raise error
-            skip(name, error)
+            if name not in avoid:
+                skip(name, error)
         return {q: limits for q, limits in self.offsets.items() if q.broker_name not in self.down}
 
 
 def options(**more: str) -> SourceOptions:
     given = {"nameServer": "localhost:1", "topic": "T", "timeout": "10ms", "retries": "1"}
+    if "assign" in more:
+        del given["topic"]
     return read_options({**given, "startingOffsets": "earliest", "discoveryInterval": "0s", **more})
 
 
@@ -97,6 +101,27 @@ def test_a_broker_that_vanishes_keeps_its_place(caplog: pytest.LogCaptureFixture
     assert [r.message for r in caplog.records if r.levelno == logging.WARNING] == [
         "broker broker-b is left out until it is back: refused"
     ]
+
+
+def test_a_topic_that_an_earlier_run_has_read_is_down_and_not_wrong(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A query that is started while a topic's only broker is down waits for it."""
+    client = FakeClient({A0: (0, 5)})
+    first = planner_of(client).advance(Offsets.initial())
+    known, client.offsets = client.offsets, {}
+    with pytest.raises(UsageError, match="no topic T"):
+        planner_of(client).advance(Offsets.initial())
+    for more in ({}, {"assign": '{"T":{"broker-a":[0]}}'}):
+        caplog.clear()
+        client.offsets = {}
+        planner = planner_of(client, **more)
+        assert planner.advance(first) is first
+        assert [r.message for r in caplog.records if r.levelno == logging.WARNING] == [
+            "topic T is left out until it is back: no topic T"
+        ]
+        client.offsets = {**known, A0: (0, 6)}
+        assert planner.advance(first).positions == {A0: 6}
 
 
 def test_a_run_that_has_pinned_its_end_does_not_stop_early() -> None:

@@ -5,7 +5,7 @@ A client that counts, and a clock that the test turns.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +28,8 @@ class FakeClient:
         self.looks: list[tuple[str, bool]] = []
         self.reads = 0
         self.listed = 0
+        self.waited = 0  # for brokers that do not answer
+        self.wait: Callable[[], None] = lambda: None
 
     def topics(self) -> list[str]:
         self.listed += 1
@@ -44,16 +46,22 @@ class FakeClient:
         *,
         refresh: bool = False,
         skip: Callable[[str, RocketMQError], None] | None = None,
+        avoid: Collection[str] = (),
+        replicas: set[str] | None = None,
     ) -> dict[MessageQueue, tuple[int, int]]:
         self.looks.append((topic, refresh))
         self.end += self.growing
         found = {}
         for queue in self.queues(topic):
+            if queue.broker_name in avoid:
+                continue
             if queue.broker_name not in self.down:
                 found[queue] = (0, self.end)
             elif skip is None:
                 raise ConnectError(f"{queue.broker_name} does not answer")
             else:
+                self.waited += 1
+                self.wait()
                 skip(queue.broker_name, ConnectError("no answer"))
         return found
 
@@ -146,6 +154,43 @@ def test_a_silent_broker_is_left_out_for_the_time(caplog: pytest.LogCaptureFixtu
     client.down = set()
     clock.time += 1
     assert {queue.broker_name for queue in facts.bounds().queues} == {"b-a", "b-b"}
+
+
+def test_a_broker_that_hangs_does_not_make_the_others_wait() -> None:
+    """It costs five seconds to find out, so that is not found out again and again."""
+    client = FakeClient("T", "U")
+    facts, clock = facts_of(client, topic="T,U")
+    client.down = {"b-a"}
+
+    def hang() -> None:
+        clock.time += 5.0
+
+    client.wait = hang
+    began = clock.time
+    poll(facts, clock, seconds=100)
+    assert 100 <= clock.time - began <= 130
+    assert 4 <= client.waited <= 6  # once for both topics, then left alone for twenty seconds
+    assert {queue.broker_name for queue in facts.bounds().queues} == {"b-b"}
+    client.down = set()
+    clock.time += 21
+    assert {queue.broker_name for queue in facts.bounds().queues} == {"b-a", "b-b"}
+
+
+def test_a_broker_that_is_missed_is_asked_at_once() -> None:
+    client = FakeClient("T")
+    facts, clock = facts_of(client, topic="T")
+    client.down = {"b-a"}
+
+    def hang() -> None:
+        clock.time += 5.0
+
+    client.wait = hang
+    assert len(facts.bounds().queues) == 1
+    client.down = set()
+    clock.time += 1
+    assert len(facts.bounds().queues) == 1
+    facts.ask_all_again()
+    assert len(facts.bounds().queues) == 2
 
 
 def test_a_silent_broker_is_an_error_where_none_may_be_missing() -> None:

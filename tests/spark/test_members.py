@@ -75,7 +75,7 @@ def test_a_plan_sees_what_the_watcher_saw_last() -> None:
     try:
         assert members(chosen, watcher.file) == ["10.0.0.8@2#0", "10.0.0.7@1#0", "10.0.0.7@1#1"]
         live.pop()
-        until(lambda: members(chosen, watcher.file) == ["10.0.0.8@2#0"], 10, "one has gone")
+        until(lambda: members(chosen, watcher.file) == ["10.0.0.8@2#0"], what="one has gone")
     finally:
         watcher.close()
     assert not Path(watcher.file).exists()
@@ -85,6 +85,7 @@ def test_a_plan_sees_what_the_watcher_saw_last() -> None:
 # --- executors that come and go ---------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_live_executors_are_followed(
     client: Client, name_server: str, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -114,14 +115,14 @@ def test_live_executors_are_followed(
             return any(" rocketmq: rebalance: " in s and s.endswith(f": {why}") for s in lines)
 
         with _sending(client, topic, sent):
-            until(planned_for("0", "1"), 120, "a plan for both executors")
+            until(planned_for("0", "1"), what="a plan for both executors")
             (victim,) = driver.processes("--executor-id 0 ")
             os.kill(victim, signal.SIGKILL)
-            until(planned_for("1"), 120, "a plan for the one that is left")
+            until(planned_for("1"), what="a plan for the one that is left")
             until(
-                lambda: changed("1 member joined (127.0.0.1@2#0)"), 120, "a plan with the new one"
+                lambda: changed("1 member joined (127.0.0.1@2#0)"), what="a plan with the new one"
             )
-        until(lambda: driver.check() is None and len(written(folder)) >= len(sent), 120, "all rows")
+        until(lambda: driver.check() is None and len(written(folder)) >= len(sent), what="all rows")
         driver.stop()
     assert bodies(written(folder)) == sent
     assert changed("1 member left (127.0.0.1@0#0)")
@@ -249,6 +250,7 @@ def test_a_forked_process_makes_its_own_connections(
 # --- memory -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @linux_only
 @pytest.mark.parametrize("case, count", [("4 MiB", 40), ("1 KiB", 100_000)])
 def test_a_worker_stays_small(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -28,12 +29,15 @@ class FakeFacts:
         self.delays = {A: 0, B: 0, C: 0}
         self.awaited: set[str] = set()
         self.asked_complete = 0
+        self.met: set[str] = set()
+        self.replicas: set[str] = set()
 
     def bounds(self, *, complete: bool = False) -> Bounds:
         self.asked_complete += complete
         return Bounds(
             {queue: low for queue, (low, _) in self.queues.items()},
             {queue: high for queue, (_, high) in self.queues.items()},
+            frozenset(self.replicas),
         )
 
     fresh = bounds
@@ -99,6 +103,39 @@ def test_latest_is_written_down_and_begins_nothing_later() -> None:
     assert ranges(again, end, again.advance(end)) == {A: (5, 50), B: (7, 70)}
 
 
+@pytest.mark.parametrize(
+    "start",
+    [
+        {"startingOffsets": "earliest"},
+        {"startingOffsets": "latest"},
+        {"startingOffsets": "group", "consumerGroup": "g"},
+        {"startingOffsets": '{"T":{"b":{"0":-2,"1":-1}}}'},
+        {"startingOffsets": '{"T":{"b":{"0":2,"1":3}}}'},
+        {"startingTimestamp": "2500"},
+        {"startingOffsetsByTimestamp": '{"T":{"b":{"0":1500,"1":4000}}}'},
+    ],
+    ids=lambda start: next(iter(start)),
+)
+def test_a_crash_in_the_first_batch_moves_no_start(start: dict[str, str]) -> None:
+    """Whatever it was resolved from has moved since: ends, firsts, the group, even times."""
+    facts = FakeFacts(A=(0, 5), B=(2, 7))
+    facts.saved = {A: 3, B: 4}
+    planner, _ = planner_of(facts, **start)
+    end = begin(planner)
+    planned = ranges(planner, Offsets.initial(), end)
+    facts.queues, facts.saved = {A: (1, 50), B: (2, 70)}, {A: 20, B: 30}
+    facts.delays = {A: -9, B: -9, C: 0}
+    # What Spark has written of it is text, and a new process reads that.
+    again, _ = planner_of(facts, **start)
+    read_back = Offsets.parse(end.to_json())
+    assert ranges(again, Offsets.initial(), read_back) == planned
+    # And the next batch joins on to it, without a gap and without an overlap.
+    assert ranges(again, read_back, again.advance(read_back)) == {
+        A: (end.positions[A], 50),
+        B: (end.positions[B], 70),
+    }
+
+
 def test_a_query_begins_only_with_every_broker() -> None:
     facts = FakeFacts(A=(0, 5))
     planner, _ = planner_of(facts)
@@ -157,7 +194,8 @@ def test_nothing_new_is_the_very_offset_that_came_in() -> None:
     assert planner.advance(end) is end
 
 
-def test_a_new_queue_begins_at_its_earliest_message() -> None:
+def test_a_new_queue_begins_at_its_earliest_message(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     facts = FakeFacts(A=(0, 5))
     planner, _ = planner_of(facts, startingOffsets="latest")
     first = begin(planner)
@@ -167,6 +205,10 @@ def test_a_new_queue_begins_at_its_earliest_message() -> None:
     assert ranges(planner, first, second) == {B: (3, 8)}
     told = planner.report()["rebalance"]
     assert told["why"] == "1 queue added (T/b/1)"
+    assert [record.message for record in caplog.records] == [
+        "rebalance: 0 dropped, 0 kept, 1 added: first plan",
+        "rebalance: 0 dropped, 1 kept, 1 added: 1 queue added (T/b/1)",
+    ]
 
 
 def test_a_queue_that_vanished_keeps_its_place() -> None:
@@ -181,6 +223,28 @@ def test_a_queue_that_vanished_keeps_its_place() -> None:
     facts.queues[B] = (0, 9)
     third = planner.advance(second)
     assert ranges(planner, second, third) == {B: (5, 9)}
+
+
+def test_a_slave_that_is_behind_its_master_has_lost_nothing() -> None:
+    facts = FakeFacts(A=(0, 9))
+    planner, _ = planner_of(facts, startingOffsets="earliest")
+    end = begin(planner)
+    facts.queues[A], facts.replicas = (0, 5), {"b"}
+    assert planner.advance(end) is end
+    facts.queues[A] = (0, 12)  # and when it has more than was read, that is read
+    assert ranges(planner, end, planner.advance(end)) == {A: (9, 12)}
+    facts.queues[A], facts.replicas = (0, 5), set()  # the master itself says so
+    with pytest.raises(OffsetOutOfRangeError, match="offset 9 is wanted and 0 to 5 are there"):
+        planner.advance(end)
+
+
+def test_what_expired_is_gone_on_a_slave_too() -> None:
+    facts = FakeFacts(A=(0, 9))
+    planner, _ = planner_of(facts, startingOffsets="earliest")
+    end = begin(planner)
+    facts.queues[A], facts.replicas = (11, 15), {"b"}
+    with pytest.raises(OffsetOutOfRangeError, match="offset 9 is wanted and 11 to 15 are there"):
+        planner.advance(end)
 
 
 def test_most_messages_and_most_bytes() -> None:

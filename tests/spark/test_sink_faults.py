@@ -20,7 +20,7 @@ from .queries import PATIENCE, until
 TOPIC = "written"
 
 # Brokers start and stop several times here, on a machine that may be busy with other things.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

@@ -20,6 +20,8 @@ from .queries import PATIENCE, Source, collect, until
 from .test_sink import stored
 from .test_sink_queries import save
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 COUNT = 60
 

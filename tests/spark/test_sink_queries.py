@@ -36,6 +36,7 @@ def run(frame: DataFrame, name_server: str, checkpoint: Path, **options: str) ->
     assert query.awaitTermination(PATIENCE), f"still running after {PATIENCE} s"
 
 
+@pytest.mark.compat
 def test_a_batch_of_two_tasks(client: Client, source: Source, name_server: str, topic: str) -> None:
     frame = source.spark.range(0, 5000, 1, 2).selectExpr(
         "cast(id as string) AS body", "concat('k', id) AS keys", "'new' AS tags"
@@ -53,6 +54,7 @@ def test_a_batch_of_two_tasks(client: Client, source: Source, name_server: str, 
     )
 
 
+@pytest.mark.compat
 def test_order_by_key_and_many_topics(
     client: Client, source: Source, name_server: str, new_topic: Callable[..., str]
 ) -> None:
@@ -78,6 +80,7 @@ def test_order_by_key_and_many_topics(
             assert numbers == sorted(numbers)
 
 
+@pytest.mark.compat
 def test_a_replayed_batch_has_the_same_row_keys(
     client: Client, source: Source, name_server: str, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -104,6 +107,7 @@ def test_a_replayed_batch_has_the_same_row_keys(
     assert len(keys) == 150
 
 
+@pytest.mark.slow
 def test_through_the_native_client(
     client: Client, source: Source, name_server: str, topic: str
 ) -> None:
@@ -145,6 +149,7 @@ def test_a_wrong_column(
     assert words in str(caught.value)
 
 
+@pytest.mark.slow
 def test_mistakes_of_a_stream(
     client: Client, source: Source, name_server: str, topic: str, tmp_path: Path
 ) -> None:

@@ -7,11 +7,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from rocketmq_spark.client import Client, Message
 
 from .queries import COLUMNS, Source, numbered, send
 
 
+@pytest.mark.compat
 def test_each_kind_of_start(
     client: Client, source: Source, new_topic: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from rocketmq_spark.core.model import MessageQueue, OffsetRange
 from rocketmq_spark.core.options import read_options
-from rocketmq_spark.errors import OffsetOutOfRangeError
+from rocketmq_spark.errors import OffsetOutOfRangeError, TopicNotFoundError
 from rocketmq_spark.spark.task import at_most, read_range
 
 Q = MessageQueue("T", "broker-a", 0)
@@ -20,11 +20,16 @@ Q = MessageQueue("T", "broker-a", 0)
 class FakeReader:
     """Numbers in place of batches; refuses a range that is not all there."""
 
-    def __init__(self, there: tuple[int, int], start: int, end: int, give: int) -> None:
+    def __init__(
+        self, there: tuple[int, int], start: int, end: int, give: int, gone: bool = False
+    ) -> None:
         self.position = start
+        self._gone = gone
         self._numbers = self._read(there, end, give)
 
     def _read(self, there: tuple[int, int], end: int, give: int) -> Iterator[int]:
+        if self._gone:
+            raise TopicNotFoundError("no topic T", code=17)
         while self.position < end:
             refused = not there[0] <= self.position < there[1]
             # Pulls run ahead: what is missing at the end is known before all is handed out.
@@ -41,7 +46,10 @@ class FakeReader:
 class FakeClient:
     """Has `readable` from the start, and tells so after `late` questions."""
 
-    def __init__(self, readable: tuple[int, int], late: int = 0, give: int = 10**9) -> None:
+    def __init__(
+        self, readable: tuple[int, int], late: int = 0, give: int = 10**9, gone: int = 0
+    ) -> None:
+        self._gone = gone  # for so many tries
         self._readable = readable
         self._late = late
         self._give = give
@@ -51,13 +59,13 @@ class FakeClient:
         return (0, 100) if self._late >= 0 else self._readable
 
     def read(self, queue: Any, start: int, end: int, *_: Any, **__: Any) -> FakeReader:
-        return FakeReader(self._readable, start, end, self._give)
+        self._gone -= 1
+        return FakeReader(self._readable, start, end, self._give, self._gone >= 0)
 
 
-def read(client: FakeClient, fail: bool = False) -> list[Any]:
-    options = read_options(
-        {"nameServer": "localhost:1", "topic": "T", "failOnDataLoss": str(fail).lower()}
-    )
+def read(client: FakeClient, fail: bool = False, timeout: str = "20s") -> list[Any]:
+    given = {"nameServer": "localhost:1", "topic": "T", "failOnDataLoss": str(fail).lower()}
+    options = read_options({**given, "timeout": timeout})
     part = OffsetRange(Q, 10, 90)
     return list(read_range(client, part, "m", options, ["body"]))  # type: ignore[arg-type]
 
@@ -77,6 +85,12 @@ def read(client: FakeClient, fail: bool = False) -> list[Any]:
 )
 def test_what_is_left_of_a_range_is_read(client: FakeClient, left: range) -> None:
     assert read(client) == list(left)
+
+
+def test_a_topic_whose_only_broker_is_down_is_waited_for() -> None:
+    assert read(FakeClient((0, 100), gone=3)) == list(range(10, 90))
+    with pytest.raises(TopicNotFoundError, match="no topic T"):
+        read(FakeClient((0, 100), gone=10**9), timeout="300ms")
 
 
 def test_a_loss_fails_the_task_unless_it_is_accepted() -> None:

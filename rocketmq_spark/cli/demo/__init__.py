@@ -1,0 +1,1 @@
+"""`rocketmq-spark demo`: orders flow through a real RocketMQ into a real Spark, and are counted."""
