@@ -88,11 +88,12 @@ def tail(client: Client, topic: str, **choices: Any) -> None:
 
 
 @commands.command()
-def options() -> None:
-    """Print every option of the Spark source, as a table in Markdown."""
-    from rocketmq_spark.core.options import as_markdown
+@click.option("--sink", is_flag=True, help="Those of the sink.")
+def options(sink: bool) -> None:
+    """Print every option of the Spark source, or of the sink, as a table in Markdown."""
+    from rocketmq_spark.core import options, sink_options
 
-    click.echo(as_markdown(), nl=False)
+    click.echo((sink_options if sink else options).as_markdown(), nl=False)
 
 
 @commands.command()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -18,6 +18,7 @@ from rocketmq_spark.client.pool import Pool
 from rocketmq_spark.client.pull import Filter, PullSettings, RangeReader
 from rocketmq_spark.client.send import Sender, SendSettings
 from rocketmq_spark.client.transport import Tls, open_stream, own_address
+from rocketmq_spark.client.write import Writer
 from rocketmq_spark.core.model import BrokerData, MessageQueue
 from rocketmq_spark.errors import SendError, UsageError
 from rocketmq_spark.wire import commands
@@ -83,11 +84,8 @@ class Client:
         pull = pull or PullSettings(patience=3 * timeout)
         self._pull = replace(pull, timeout=timeout, group=self._wire(pull.group))
         sending = sending or SendSettings()
-        self._sender = Sender(
-            self._metadata,
-            self._pool,
-            replace(sending, timeout=timeout, group=self._wire(sending.group)),
-        )
+        self._sending = replace(sending, timeout=timeout, group=self._wire(sending.group))
+        self._sender = Sender(self._metadata, self._pool, self._sending)
 
     def _connect(self, address: str, deadline: float) -> Connection:
         stream = open_stream(address, deadline, self._tls)
@@ -241,6 +239,20 @@ class Client:
             error.results = self._user_results(error.results)
             raise
         return self._user_results(results)
+
+    def writer(
+        self, topic: str = "", *, row_key: str = "", place: Callable[[int], str] = "row {}".format
+    ) -> Writer:
+        """Takes Arrow batches of many rows; see `Writer`."""
+        return Writer(
+            self._metadata,
+            self._pool,
+            self._sending,
+            topic=topic,
+            row_key=row_key,
+            place=place,
+            wire_name=self._wire,
+        )
 
     # --- groups -------------------------------------------------------------------------------
 

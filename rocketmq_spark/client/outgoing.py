@@ -7,19 +7,16 @@ message, and an empty body travels only in a batch.
 
 from __future__ import annotations
 
-import itertools
-import os
-import socket
-import struct
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
-from functools import lru_cache
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from rocketmq_spark.client.balance import Balancer
+from rocketmq_spark.client.names import RETRY_PREFIX
+from rocketmq_spark.client.unique import unique_id
 from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.errors import RocketMQError, UsageError
 from rocketmq_spark.wire.compression import COMPRESSED, SYS_FLAGS, compress
+from rocketmq_spark.wire.frame import Buffer
 from rocketmq_spark.wire.message import (
     KEYS,
     TAGS,
@@ -34,7 +31,10 @@ from rocketmq_spark.wire.message import (
 MAX_MESSAGE = 4 * 1024 * 1024
 # MessageConst's properties that hold a message back; a broker does not look for them in a batch.
 _DELAY, _DELIVER_AT = "DELAY", "TIMER_DELIVER_MS"
-_DELAYS = frozenset({_DELAY, _DELIVER_AT, "TIMER_DELAY_SEC", "TIMER_DELAY_MS"})
+DELAYS = frozenset({_DELAY, _DELIVER_AT, "TIMER_DELAY_SEC", "TIMER_DELAY_MS"})
+SHARDING_KEY, WAIT = "__SHARDINGKEY", "WAIT"
+# Ours: which row of which query a message is, the same in every copy of it.
+ROW_KEY = "SPARK_ROW"
 # Beyond it a batch gains nothing, and a broker holds it in memory as a whole.
 _FULL_BATCH = 512 * 1024
 
@@ -67,7 +67,7 @@ class Message:
     @property
     def delayed(self) -> bool:
         given = self.delay_level > 0 or self.deliver_at is not None
-        return given or not _DELAYS.isdisjoint(self.properties)
+        return given or not DELAYS.isdisjoint(self.properties)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,33 +91,90 @@ class Request:
     """Messages that travel together. `rows` are their places in what the caller gave."""
 
     queue: MessageQueue
-    rows: list[int]
-    msg_ids: list[str]
-    body: bytes
+    rows: Sequence[int]
+    msg_ids: Sequence[str]
+    body: Buffer
     batch: bool
     properties: str = ""
     sys_flag: int = 0
     flag: int = 0
     fixed: bool = False  # by key or by the caller: may not go to another queue
+    hashes: Sequence[int] | None = None  # of the keys that chose the queue
+    attempts: int = 0  # those that failed
+    sent_at: float = 0.0
+
+
+def halves(request: Request) -> tuple[Request, Request]:
+    """A batch of several messages as two."""
+    count = len(request.rows) // 2
+    at = _item_starts(request)[count]
+    return (
+        _part(request, slice(0, count), request.body[:at]),
+        _part(request, slice(count, None), request.body[at:]),
+    )
+
+
+def by_key(request: Request, queues: Sequence[MessageQueue]) -> list[Request]:
+    """The messages of a request that has hashes, each to the queue of its key among `queues`."""
+    assert request.hashes is not None
+    chosen: dict[int, list[int]] = {}
+    for place, value in enumerate(request.hashes):
+        chosen.setdefault(abs(int(value)) % len(queues), []).append(place)
+    if len(chosen) == 1:
+        return [replace(request, queue=queues[next(iter(chosen))], attempts=0)]
+    starts = _item_starts(request)
+    parts = []
+    for number, places in chosen.items():
+        body = b"".join(bytes(request.body[starts[at] : starts[at + 1]]) for at in places)
+        picked = replace(
+            request,
+            queue=queues[number],
+            rows=[request.rows[at] for at in places],
+            msg_ids=[request.msg_ids[at] for at in places] if request.msg_ids else (),
+            hashes=[request.hashes[at] for at in places],
+            body=body,
+            attempts=0,
+        )
+        parts.append(picked)
+    return parts
+
+
+def _part(request: Request, which: slice, body: Buffer) -> Request:
+    return replace(
+        request,
+        rows=request.rows[which],
+        msg_ids=request.msg_ids[which],
+        hashes=None if request.hashes is None else request.hashes[which],
+        body=body,
+        attempts=0,
+    )
+
+
+def _item_starts(request: Request) -> list[int]:
+    """Where each item of a batch begins, and the last one ends."""
+    starts = [0]
+    while starts[-1] < len(request.body):
+        at = starts[-1]
+        starts.append(at + int.from_bytes(request.body[at : at + 4], "big"))  # its size is first
+    return starts
 
 
 def make_requests(
     messages: Sequence[Message],
     queues: Sequence[MessageQueue],
-    first: int,
+    balancer: Balancer,
     *,
     compress_above: int,
     compression: str,
     max_message: int = MAX_MESSAGE,
 ) -> list[Request]:
-    """Requests for all `messages`: round robin over `queues` from `first`, by key, or as told."""
-    turn = itertools.count(first)
+    """Requests for all `messages`: round robin over `queues`, by key, or as told."""
     open_batches: dict[tuple[MessageQueue, bool], _Batch] = {}
     requests: list[Request] = []
     for row, message in enumerate(messages):
-        queue, fixed = _queue_for(message, queues, turn, row)
+        queue, fixed = _queue_for(message, queues, balancer, row)
         msg_id = unique_id()
-        properties = _properties(message, msg_id)
+        properties = message_properties(message, msg_id)
         try:
             body = message.payload
             if len(body) > max_message:
@@ -127,19 +184,23 @@ def make_requests(
             if not -(1 << 31) <= message.flag < 1 << 31:
                 raise UsageError(f"its flag {message.flag} is no 32-bit number")
             single = message.delayed or len(body) >= compress_above
-            if single and body:
+            # A retry topic takes no batch.
+            alone = queue.topic.startswith(RETRY_PREFIX)
+            if body and (single or alone):
                 requests += _flushed(open_batches, queue, fixed)  # it must not overtake
-                requests.append(_single(row, message, queue, fixed, body, properties, compression))
+                how = compression if len(body) >= compress_above else ""
+                requests.append(single_request(row, message, queue, fixed, body, properties, how))
                 continue
-            if message.delayed:
-                raise UsageError("a delayed message needs a body: a broker refuses an empty one")
+            if message.delayed or alone:
+                kind = "a delayed message" if message.delayed else "a message of a retry topic"
+                raise UsageError(f"{kind} needs a body: a broker refuses an empty one")
             item = encode_batch_item(BatchItem(body, properties, message.flag))
         except UsageError as error:
             raise UsageError(f"message {row} cannot be sent: {error}") from error
         if len(item) > max_message and body:
             # Its properties push it over what a batch may hold; alone it is within the limits.
             requests += _flushed(open_batches, queue, fixed)
-            requests.append(_single(row, message, queue, fixed, body, properties, ""))
+            requests.append(single_request(row, message, queue, fixed, body, properties, ""))
             continue
         batch = open_batches.setdefault((queue, fixed), _Batch(queue, fixed))
         if batch.size and batch.size + len(item) > min(_FULL_BATCH, max_message):
@@ -175,7 +236,7 @@ def _flushed(
         yield batch.request()
 
 
-def _single(
+def single_request(
     row: int,
     message: Message,
     queue: MessageQueue,
@@ -203,7 +264,7 @@ def _single(
 
 
 def _queue_for(
-    message: Message, queues: Sequence[MessageQueue], turn: Iterable[int], row: int
+    message: Message, queues: Sequence[MessageQueue], balancer: Balancer, row: int
 ) -> tuple[MessageQueue, bool]:
     if message.queue is not None:
         if message.queue not in queues:
@@ -212,67 +273,24 @@ def _queue_for(
     if message.sharding_key is not None:
         # SelectMessageQueueByHash: Java's remainder keeps the sign, then abs() drops it.
         return queues[abs(java_hash(message.sharding_key)) % len(queues)], True
-    return queues[next(iter(turn)) % len(queues)], False
+    return balancer.next(queues), False
 
 
-def _properties(message: Message, msg_id: str) -> dict[str, str]:
-    """The user's properties and RocketMQ's own, which win."""
-    properties = dict(message.properties)
+def message_properties(message: Message, msg_id: str, row_key: str = "") -> dict[str, str]:
+    """The user's properties and RocketMQ's own, which win. No WAIT: it is true without."""
+    own = {}
     if message.keys:
-        properties[KEYS] = message.keys
+        own[KEYS] = message.keys
     if message.tags:
-        properties[TAGS] = message.tags
+        own[TAGS] = message.tags
     if message.delay_level:
-        properties[_DELAY] = str(message.delay_level)
+        own[_DELAY] = str(message.delay_level)
     if message.deliver_at is not None:
-        properties[_DELIVER_AT] = str(message.deliver_at)
-    if message.sharding_key is not None:
-        properties["__SHARDINGKEY"] = message.sharding_key
-    properties[UNIQ_KEY] = msg_id
-    properties["WAIT"] = "true"
-    return properties
-
-
-# --- unique ids -------------------------------------------------------------------------------
-
-_counter = itertools.count(int.from_bytes(os.urandom(2), "big"))
-
-
-def unique_id() -> str:
-    """MessageClientIDSetter's shape, since tools read the address and the time out of it.
-
-    Address, process, a random word in place of Java's class-loader hash, milliseconds since the
-    month began, a counter.
-    """
-    now = time.time()
-    tail = struct.pack(">IH", int(now * 1000) - _month_start(now), next(_counter) & 0xFFFF)
-    return _process_prefix(os.getpid()) + tail.hex().upper()
-
-
-@lru_cache(maxsize=1)
-def _process_prefix(pid: int) -> str:
-    # Kept by process id, so that a forked worker makes its own.
-    return (_own_address() + struct.pack(">H", pid & 0xFFFF) + os.urandom(4)).hex().upper()
-
-
-def _own_address() -> bytes:
-    try:
-        return socket.inet_aton(socket.gethostbyname(socket.gethostname()))
-    except OSError:
-        return os.urandom(4)
-
-
-_month: tuple[float, float, int] = (1.0, 0.0, 0)
-
-
-def _month_start(now: float) -> int:
-    """Milliseconds at the first of this month, local time; worked out once an hour."""
-    global _month
-    begin, end, start = _month
-    if not begin <= now < end:
-        first = datetime.fromtimestamp(now).replace(
-            day=1, hour=0, minute=0, second=0, microsecond=0
-        )
-        start = int(first.timestamp() * 1000)
-        _month = (now, now + 3600, start)
-    return start
+        own[_DELIVER_AT] = str(message.deliver_at)
+    if message.sharding_key:
+        own[SHARDING_KEY] = message.sharding_key
+    own[UNIQ_KEY] = msg_id
+    if row_key:
+        own[ROW_KEY] = row_key
+    users = message.properties.items()
+    return {name: value for name, value in users if name not in own and name != WAIT} | own

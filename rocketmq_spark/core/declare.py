@@ -67,6 +67,13 @@ def option(
     return dataclasses.field(default=value, repr=False, metadata=row)
 
 
+def same_as(table: type[Any], field: str, section: str = "") -> Any:
+    """The option of another table once more."""
+    (row,) = (f for f in dataclasses.fields(table) if f.name == field)
+    metadata = {**row.metadata, "section": section}
+    return dataclasses.field(default=row.default, repr=False, metadata=metadata)
+
+
 def declared(table: type[Any]) -> Iterator[Declared]:
     """The rows, in order."""
     section = ""

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from rocketmq_spark.core import declare, parse
 from rocketmq_spark.core.allocate import STRATEGIES
@@ -302,8 +303,7 @@ def read_options(given: Mapping[str, str], kind: str = "") -> SourceOptions:
 def _check_together(options: SourceOptions) -> None:
     """What each option allows and two together do not."""
     o = options
-    if not o.name_server:
-        raise UsageError("option nameServer is missing: write host:port")
+    check_connection(o)
     _at_most_one(
         "which topics to read",
         {"topic": o.topic, "topicPattern": o.topic_pattern, "assign": o.assign},
@@ -347,13 +347,6 @@ def _check_together(options: SourceOptions) -> None:
         )
     if o.sql_expression is not None and o.sub_expression != "*":
         raise UsageError("subExpression and sqlExpression both select messages: set only one")
-    if bool(o.access_key) != bool(o.secret_key):
-        missing = "secretKey" if o.access_key else "accessKey"
-        raise UsageError(f"an account needs accessKey and secretKey: {missing} is missing")
-    if o.security_token and not o.access_key:
-        raise UsageError("securityToken needs accessKey and secretKey too")
-    if o.tls_key and not o.tls_cert:
-        raise UsageError("tls.key needs tls.cert, the certificate it belongs to")
     if o.max_offsets_per_trigger and (o.min_offsets_per_trigger or 0) > o.max_offsets_per_trigger:
         raise UsageError(
             f"minOffsetsPerTrigger ({o.min_offsets_per_trigger}) is more than "
@@ -361,6 +354,20 @@ def _check_together(options: SourceOptions) -> None:
         )
     if o.timeout <= 0:
         raise UsageError("option timeout must be more than 0")
+
+
+def check_connection(options: Any) -> None:
+    """The same for the options that the source and the sink share."""
+    o = options
+    if not o.name_server:
+        raise UsageError("option nameServer is missing: write host:port")
+    if bool(o.access_key) != bool(o.secret_key):
+        missing = "secretKey" if o.access_key else "accessKey"
+        raise UsageError(f"an account needs accessKey and secretKey: {missing} is missing")
+    if o.security_token and not o.access_key:
+        raise UsageError("securityToken needs accessKey and secretKey too")
+    if o.tls_key and not o.tls_cert:
+        raise UsageError("tls.key needs tls.cert, the certificate it belongs to")
 
 
 def _at_most_one(what: str, candidates: Mapping[str, object]) -> None:

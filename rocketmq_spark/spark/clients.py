@@ -11,8 +11,9 @@ import os
 import threading
 from pathlib import Path
 
-from rocketmq_spark.client import Client, PullSettings, Tls
+from rocketmq_spark.client import Client, PullSettings, SendSettings, Tls
 from rocketmq_spark.core.options import SourceOptions
+from rocketmq_spark.core.sink_options import NO_COMPRESSION, SinkOptions
 from rocketmq_spark.errors import UsageError
 
 _lock = threading.Lock()
@@ -30,52 +31,67 @@ if hasattr(os, "register_at_fork"):
 
 
 def client_for(options: SourceOptions) -> Client:
-    key = (
-        options.name_server,
-        options.namespace,
-        options.namespace_v2,
-        _look_up("accessKey", options.access_key),
-        _look_up("secretKey", options.secret_key),
-        _look_up("securityToken", options.security_token),
-        _tls(options),
-        options.timeout,
-        options.retries,
-        options.consumer_group,
-        options.pull_batch,
-        options.pull_in_flight,
-        options.batch_bytes,
-        os.getpid(),  # a fork starts over
+    """To read with."""
+    pull = PullSettings(
+        group=options.consumer_group,
+        in_flight=options.pull_in_flight,
+        largest_pull=options.pull_batch,
+        batch_bytes=options.batch_bytes,
+        window_bytes=max(3 * options.batch_bytes, 24 << 20),
+        patience=options.timeout * max(1, options.retries),
     )
+    return _kept(options, options.timeout, pull, None)
+
+
+def sending_client(options: SinkOptions) -> Client:
+    """To write with."""
+    sending = SendSettings(
+        group=options.producer_group,
+        retries=options.retries,
+        in_flight=options.in_flight,
+        compress_above=options.compress_above,
+        compression="" if options.compression == NO_COMPRESSION else options.compression,
+        max_message=options.max_message_size,
+        batch_bytes=options.batch,
+        fault_latency=options.fault_latency,
+        unsafe=options.when_not_durable,
+    )
+    return _kept(options, options.send_timeout, None, sending)
+
+
+def _kept(
+    options: SourceOptions | SinkOptions,
+    timeout: float,
+    pull: PullSettings | None,
+    sending: SendSettings | None,
+) -> Client:
+    account = (
+        look_up("accessKey", options.access_key),
+        look_up("secretKey", options.secret_key),
+        look_up("securityToken", options.security_token),
+    )
+    tls = _tls(options)
+    names = (options.name_server, options.namespace or "", options.namespace_v2 or "")
+    key = (names, account, tls, timeout, pull, sending, os.getpid())  # a fork starts over
     with _lock:
         client = _clients.get(key)
         if client is None:
-            client = _clients[key] = _make(options, key)
+            client = _clients[key] = Client(
+                names[0],
+                access_key=account[0],
+                secret_key=account[1],
+                security_token=account[2],
+                tls=tls or False,
+                namespace=names[1],
+                namespace_v2=names[2],
+                timeout=timeout,
+                pull=pull,
+                sending=sending,
+            )
         return client
 
 
-def _make(options: SourceOptions, key: tuple[object, ...]) -> Client:
-    _, _, _, access_key, secret_key, token, tls, *_ = key
-    return Client(
-        options.name_server,
-        access_key=str(access_key),
-        secret_key=str(secret_key),
-        security_token=str(token),
-        tls=tls if isinstance(tls, Tls) else False,
-        namespace=options.namespace or "",
-        namespace_v2=options.namespace_v2 or "",
-        timeout=options.timeout,
-        pull=PullSettings(
-            group=options.consumer_group,
-            in_flight=options.pull_in_flight,
-            largest_pull=options.pull_batch,
-            batch_bytes=options.batch_bytes,
-            window_bytes=max(3 * options.batch_bytes, 24 << 20),
-            patience=options.timeout * max(1, options.retries),
-        ),
-    )
-
-
-def _tls(options: SourceOptions) -> Tls | None:
+def _tls(options: SourceOptions | SinkOptions) -> Tls | None:
     if not (options.tls or options.tls_ca or options.tls_cert):
         return None
     return Tls(
@@ -86,7 +102,7 @@ def _tls(options: SourceOptions) -> Tls | None:
     )
 
 
-def _look_up(name: str, value: str | None) -> str:
+def look_up(name: str, value: str | None) -> str:
     """A secret as written, or from where it points: `env:NAME` or `file:PATH`."""
     if value is None:
         return ""

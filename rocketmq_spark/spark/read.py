@@ -21,6 +21,7 @@ from rocketmq_spark.spark.clients import client_for
 from rocketmq_spark.spark.facts import Facts
 from rocketmq_spark.spark.group import GroupMembers
 from rocketmq_spark.spark.members import GROUP, members
+from rocketmq_spark.spark.news import let_news_through
 from rocketmq_spark.spark.planner import (
     Planner,
     ending_positions,
@@ -97,7 +98,8 @@ class RocketMQStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvail
         if not ADMISSION_CONTROL and _limits(self._options):
             # A limited batch would end a Trigger.AvailableNow run early there.
             log.warning("limits per trigger need Spark 4.2 or later and are ignored")
-        _let_news_through()
+        # The stream's process belongs to this query alone; what it prints goes to the driver's log.
+        let_news_through()
         return Planner(self._options, self._facts(), self._members())
 
     _position: Offsets | None = None
@@ -140,19 +142,6 @@ class RocketMQStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvail
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: the checkpoint is the truth, and brokers were told by latestOffset."""
-
-
-def _let_news_through() -> None:
-    """Python shows warnings only, unless told otherwise; a rebalance is news, one line of it. The
-    stream's process belongs to this query alone, and what it prints goes to the driver's log."""
-    ours = logging.getLogger("rocketmq_spark")
-    if ours.handlers or logging.getLogger().handlers:
-        return  # somebody has decided already
-    handler = logging.StreamHandler()
-    form = "%(asctime)s %(levelname)s rocketmq: %(message)s"
-    handler.setFormatter(logging.Formatter(form, "%y/%m/%d %H:%M:%S"))
-    ours.addHandler(handler)
-    ours.setLevel(logging.INFO)
 
 
 def _limits(options: SourceOptions) -> bool:

@@ -14,14 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rocketmq_spark.client.balance import Balancer
 from rocketmq_spark.client.outgoing import (
     MAX_MESSAGE,
     Message,
     Request,
     SendResult,
     make_requests,
-    unique_id,
 )
+from rocketmq_spark.client.unique import unique_id
 from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.errors import BusyError, UsageError
 from rocketmq_spark.wire.compression import decompress
@@ -41,7 +42,7 @@ def requests(
     return make_requests(
         messages,
         queues,
-        first,
+        Balancer(start=first),
         compress_above=compress_above,
         compression=compression,
         max_message=max_message,
@@ -128,7 +129,7 @@ def test_what_a_message_says_is_in_its_properties() -> None:
     assert body == "grüße".encode()
     assert flag == 7
     del properties["UNIQ_KEY"]
-    assert properties == {"a": "b", "TAGS": "t", "KEYS": "k1 k2", "WAIT": "true"}
+    assert properties == {"a": "b", "TAGS": "t", "KEYS": "k1 k2"}
 
 
 @pytest.mark.parametrize(
@@ -290,7 +291,7 @@ def test_ids_never_repeat() -> None:
 
 FORK = """
 import os
-from rocketmq_spark.client.outgoing import unique_id
+from rocketmq_spark.client.unique import unique_id
 
 unique_id()  # the parent has begun to count before it forks
 pipes = []

@@ -181,8 +181,7 @@ def test_no_more_in_flight_than_allowed(network: Network) -> None:
     network.servers["a:0"] = hold
     messages = numbered(12, delay_level=1)  # each travels alone
     assert len(sender(network, in_flight=3).send("T", messages)) == 12
-    [stream] = [stream for address, stream in network.streams if address == "a:0"]
-    assert stream.writes == [3, *[1] * 9]
+    assert max(most) == 3
 
 
 # --- failures ---------------------------------------------------------------------------------

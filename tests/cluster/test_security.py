@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from rocketmq_spark.client import Client, Message, SendError, Tls
@@ -115,6 +116,34 @@ def test_an_account_with_few_rights(
         with pytest.raises(NoPermissionError):
             reader.commit("another_group", queue, 1)
     assert admin.offsets(queue)[1] == end
+
+
+def test_the_sink_over_tls_with_an_account(
+    secured: LocalCluster, admin: Client, queue: MessageQueue
+) -> None:
+    pyspark = pytest.importorskip("pyspark")
+    from rocketmq_spark.spark.source import RocketMQDataSource
+
+    options = {
+        "nameServer": secured.name_server,
+        "topic": queue.topic,
+        "accessKey": "admin",
+        "secretKey": SECRET,
+        "tls.ca": str(secured.tls_ca),
+        "tls.cert": str(secured.tls_cert),
+        "tls.key": str(secured.tls_key),
+        "sendTimeout": "10s",
+    }
+    schema = pyspark.sql.types.StructType().add("body", "string")
+    batch = pa.RecordBatch.from_pydict({"body": ["a", "b"]})
+    high = admin.offsets(queue)[1]
+    RocketMQDataSource(options).writer(schema, False).write(iter([batch]))
+    until(lambda: admin.offsets(queue)[1] == high + 2, 120)
+    wrong = RocketMQDataSource({**options, "secretKey": "not-the-secret"}).writer(schema, False)
+    with pytest.raises(SendError, match="Check the access key") as caught:
+        wrong.write(iter([batch]))
+    assert "not-the-secret" not in str(caught.value) + repr(wrong)
+    assert SECRET not in repr(RocketMQDataSource(options).writer(schema, False))
 
 
 def _or_none(ask: Callable[[], Any]) -> Any:

@@ -36,6 +36,14 @@ def run(example: str, *arguments: str, **environment: str) -> subprocess.Complet
     )
 
 
+@pytest.mark.slow
+def test_exactly_once(name_server: str) -> None:
+    done = run("exactly_once.py", ROCKETMQ_SPARK_NAMESRV=name_server)
+    assert done.returncode == 0, done.stderr
+    assert "1000 orders placed, 2000 received" in done.stdout
+    assert "1000 clean, 1000 of them different" in done.stdout
+
+
 def test_the_readme_lists_every_example() -> None:
     text = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     files = {path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".ipynb")}
