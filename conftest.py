@@ -33,7 +33,7 @@ WITH_PROCESSES = {"cli", "cluster", "examples", "spark"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One more try for what a busy machine can disturb; the summary names every test that took it."""
+    """One more try for what a busy machine can disturb; the summary names each that took it."""
     for item in items:
         if WITH_PROCESSES & set(item.path.parts):
             item.add_marker(pytest.mark.flaky(reruns=1))
