@@ -186,7 +186,9 @@ class RangeReader:
                     flying.update((ask.offset, ask) for ask in asks)
                     requests = [((ask.offset, ask.wanted), ask) for ask in asks]
                     connection.submit_series(pulls, requests, time.monotonic() + settings.timeout)
-                if window.takable >= settings.batch_bytes or window.complete:
+                # Half a batch is better decoded than moved.
+                enough = settings.batch_bytes // 2 if landing.full else settings.batch_bytes
+                if window.takable >= enough or window.complete:
                     # New pulls are on their way, so the broker works while we decode.
                     yield from self._decode(window.take(settings.batch_bytes))
                     # However long the reader of the batch took, it is not the broker's silence.
