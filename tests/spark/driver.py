@@ -27,7 +27,7 @@ from typing import Any
 
 import rocketmq_spark
 from tests.spark.connect import ROOT, ConnectServer
-from tests.spark.queries import COLUMNS, PATIENCE, Row, until
+from tests.spark.queries import COLUMNS, PATIENCE, Row, too_busy, until
 
 _STALL_SECONDS = 300.0
 
@@ -182,9 +182,12 @@ def _run(spark: Any, told: Row) -> None:
     running = [(Path(s["folder"]), _start(spark, Stream(**s))) for s in told["streams"]]
     known: set[str] = set()
     while not (Path(told["folder"]) / "stop").exists():
-        for folder, query in running:
-            if query.exception() is not None:
-                raise query.exception()
+        for number, (folder, query) in enumerate(running):
+            failure = query.exception()
+            if failure is not None and too_busy(failure):
+                running[number] = folder, _start(spark, Stream(**told["streams"][number]))
+            elif failure is not None:
+                raise failure
             for each in query.recentProgress:
                 key = f"{each['runId']}{each['batchId']}{each['timestamp']}"
                 if key not in known:

@@ -108,7 +108,7 @@ class Book:
         wanted = len(self.sent) if count is None else count
 
         def come() -> bool:
-            assert run.query.exception() is None, run.query.exception()
+            run.check()
             return len(self.rows()) >= wanted
 
         until(come, what=f"{wanted} rows")
@@ -167,8 +167,13 @@ def test_a_restart_after_every_batch(book: Book) -> None:
     for _ in range(3):
         book.send(40)
         done = book.committed()
-        with book.start(maxOffsetsPerTrigger=24):
-            until(lambda done=done: book.committed() > done, what="one more batch")
+        with book.start(maxOffsetsPerTrigger=24) as run:
+
+            def one_more(run: Run = run, done: int = done) -> bool:
+                run.check()
+                return book.committed() > done
+
+            until(one_more, what="one more batch")
     book.send(20)
     book.read(maxOffsetsPerTrigger=50)
     book.check()
@@ -253,7 +258,7 @@ def test_queues_and_a_broker_are_added_while_it_runs(
 ) -> None:
     book = new_book(startingOffsets="latest", discoveryInterval="1s")
     with book.start() as run:
-        until(lambda: book.committed() >= 0, what="batch 0")
+        until(lambda: run.check() is None and book.committed() >= 0, what="batch 0")
         book.send(40)
         book.wait(run)
         client.create_topic(book.topic, 8, brokers=["broker-a"])

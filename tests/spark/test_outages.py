@@ -96,8 +96,11 @@ def test_a_stream_is_started_again_while_its_only_broker_is_down(
     pair.kill(MASTER)
     try:
         run = source.start(tmp_path, COLUMNS)
-        until(lambda: run.query.lastProgress is not None, what="a progress without the broker")
-        assert run.query.exception() is None
+        until(
+            lambda: run.check() is None and run.query.lastProgress is not None,
+            what="a progress without the broker",
+        )
+        run.check()
     finally:
         pair.start(MASTER)
         pair.start(SLAVE)

@@ -74,7 +74,7 @@ def test_a_pattern_finds_topics_while_it_runs(
     send(client, f"{stem}_eu_private", ["secret"])
     options = {"topicPattern": f"{stem}_[a-z]{{2}}", "discoveryInterval": "1s"}
     with source.start(tmp_path, COLUMNS, **options) as run:
-        until(lambda: run.query.lastProgress)
+        until(lambda: run.check() is None and run.query.lastProgress)
         new = named_topic(f"{stem}_us")
         send(client, new, numbered("us", 3))
         send(client, old, ["after"])
@@ -94,7 +94,7 @@ def test_a_topic_is_waited_for(
     with source.start(
         tmp_path, COLUMNS, topic=stem, waitForTopic="100s", startingOffsets="earliest"
     ) as run:
-        until(lambda: "Initializing" not in run.query.status["message"])
+        until(lambda: run.check() is None and "Initializing" not in run.query.status["message"])
         named_topic(stem)
         send(client, stem, numbered("a", 3))
         assert run.wait_for(3) == numbered("a", 3)
