@@ -44,7 +44,17 @@ CLOCKS_AND_SOCKETS = {
 }
 ARROW = {"numpy", "pyarrow"}
 # Of wire, these make columns. Compression loads Arrow's codecs when a message needs them.
-COLUMN_MAKERS = ("decode", "encode", "columns", "records", "properties", "property_table")
+COLUMN_MAKERS = (
+    "decode",
+    "encode",
+    "columns",
+    "records",
+    "properties",
+    "property_table",
+    "like_properties",
+    "spans",
+    "walk",
+)
 
 
 @dataclass(frozen=True)
