@@ -50,8 +50,8 @@ class Connection:
         self._session.receive_into(buffer)
 
     def receive(self, deadline: float) -> list[Answer]:
-        """At least one answer, in the order they came."""
-        while not self._early:
+        """At least one answer, in the order they came; none if the buffer we were given is full."""
+        while not self._early and not self._session.full:
             self._early = self._guarded(self._read_until, deadline)
         answers, self._early = self._early, []
         return answers

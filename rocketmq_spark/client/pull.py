@@ -44,6 +44,8 @@ _REMOVING = "MESSAGE_WAS_REMOVING"
 
 # A broker ends an answer there (maxTransferBytesOnMessageInMemory) unless one message is larger.
 _USUAL_ANSWER = 256 * 1024
+# Memory for answers beside that for one batch.
+_MOST_BESIDE = 8 * 1024 * 1024
 
 ALL = commands.Subscription()
 
@@ -159,6 +161,7 @@ class RangeReader:
                 if not error.retriable:
                     raise
                 self._recover(error, address)
+        self._landing = Landing()  # whoever keeps the reader need not keep its memory
 
     def _route(self) -> Route:
         try:
@@ -178,6 +181,8 @@ class RangeReader:
         pulls = commands.pulls(settings.group, self._queue, broker_name, self._filter.subscription)
         flying: dict[int, Ask] = {}
         landing.drop_unfinished()
+        if landing.full:
+            self._make_room()
         connection.receive_into(landing)
         try:
             while not window.done:
@@ -187,7 +192,7 @@ class RangeReader:
                     requests = [((ask.offset, ask.wanted), ask) for ask in asks]
                     connection.submit_series(pulls, requests, time.monotonic() + settings.timeout)
                 # Half a batch is better decoded than moved.
-                enough = settings.batch_bytes // 2 if landing.full else settings.batch_bytes
+                enough = -(-settings.batch_bytes // 2) if landing.full else settings.batch_bytes
                 if window.takable >= enough or window.complete:
                     # New pulls are on their way, so the broker works while we decode.
                     yield from self._decode(window.take(settings.batch_bytes))
@@ -210,10 +215,11 @@ class RangeReader:
     def _make_room(self) -> None:
         """In the memory for answers: only what waits for its turn is kept, and moved together.
 
-        With room for two batches, little of one still waits when another has filled the rest.
+        With room for two of the usual batches, little waits when the memory is full.
         """
         waiting, landing = self._window.waiting(), self._landing
-        usual = 2 * self._settings.batch_bytes + _USUAL_ANSWER
+        batch = self._settings.batch_bytes
+        usual = batch + min(batch, _MOST_BESIDE) + _USUAL_ANSWER
         size = max(len(landing.memory), min(4 * len(landing.memory), usual))
         places = landing.tidy([piece.span for piece in waiting], size)
         self._window.moved(

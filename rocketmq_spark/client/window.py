@@ -191,7 +191,8 @@ class Window:
                 return
             piece = self._ready.pop(last)
             self._ready_bytes -= len(piece.body)
-            heappush(self._holes, (piece.offset, piece.end - piece.offset))
+            # An answer may reach beyond the range; what is asked for never does.
+            heappush(self._holes, (piece.offset, min(piece.end, self.end) - piece.offset))
 
     @property
     def ready_bytes(self) -> int:

@@ -36,8 +36,14 @@ class FrameBuffer:
         self._headers = HeaderMemory()
 
     def writable(self) -> memoryview:
-        """Where the next bytes go; never empty."""
+        """Where the next bytes go; never empty, unless it is `full`."""
         return self._chunk[self._end :]
+
+    @property
+    def full(self) -> bool:
+        """Nothing can be received before the owner makes room; a plain buffer makes its own."""
+        ends_within = self._start + self._wanted <= len(self._chunk)
+        return not (ends_within and self._end < len(self._chunk))
 
     def received(self, count: int) -> list[Frame]:
         """Account for `count` bytes in `writable()`; the frames they complete."""
@@ -74,17 +80,13 @@ class FrameBuffer:
             unfinished = unfinished[len(part) :]
 
     def _make_room(self) -> None:
-        if self._fits():
+        if not self.full:
             return
         size = min(len(self._chunk) * 4, _LARGEST_CHUNK)
         chunk = memoryview(bytearray(max(size, self._wanted)))
         kept = self._end - self._start
         chunk[:kept] = self._chunk[self._start : self._end]
         self._chunk, self._start, self._end = chunk, 0, kept
-
-    def _fits(self) -> bool:
-        """Whether the frame being received ends within the memory, and there is room for more."""
-        return self._end < len(self._chunk) and self._start + self._wanted <= len(self._chunk)
 
 
 class Landing(FrameBuffer):
@@ -98,17 +100,6 @@ class Landing(FrameBuffer):
     def memory(self) -> memoryview:
         """What `Frame.at` is a place in."""
         return self._chunk
-
-    @property
-    def full(self) -> bool:
-        """Nothing more can be received before a `tidy`."""
-        return not self._fits()
-
-    def received(self, count: int) -> list[Frame]:
-        frames = super().received(count)
-        if not frames and self.full:  # nobody is told of anything, so nobody would tidy
-            self._grow(2 * len(self._chunk))
-        return frames
 
     def tidy(self, kept: list[tuple[int, int]], size: int) -> list[int]:
         """Forget all but these spans and the unfinished frame; where each of the spans begins now.
@@ -133,12 +124,8 @@ class Landing(FrameBuffer):
         return places
 
     def take_over(self, other: FrameBuffer) -> None:
-        self._grow(self._end + other._end - other._start + 1)
+        self.tidy([(0, self._start)], self._end + other._end - other._start + 1)
         super().take_over(other)
-
-    def _grow(self, size: int) -> None:
-        """More memory, everything in its place."""
-        self.tidy([(0, self._start)], size)
 
     def drop_unfinished(self) -> None:
         """The rest of a frame will not come: its connection has ended."""

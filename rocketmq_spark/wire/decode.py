@@ -1,8 +1,8 @@
 """Stored messages to Arrow: the bytes of a pull in, a RecordBatch out, no loop over fields.
 
-One loop steps over the records (each tells only where the next begins); everything else is done
-for all messages at once by numpy and Arrow, and only for the columns that were asked for. A call
-costs some hundred microseconds whatever it is given, so give it megabytes at a time.
+Everything is done for all messages at once by numpy and Arrow, and only for the columns that were
+asked for; where records differ in size, a loop steps over them, for each tells only where the next
+begins. A call costs some hundred microseconds whatever it is given, so give it megabytes at a time.
 """
 
 from __future__ import annotations

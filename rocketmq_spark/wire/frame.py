@@ -150,6 +150,7 @@ def decode(data: memoryview, memory: HeaderMemory | None = None) -> Frame:
 
 _OFFSET = b'"nextBeginOffset":"'
 _OPAQUE = b'"opaque":'
+_ZERO = ord("0")
 
 
 class HeaderMemory:
@@ -169,7 +170,8 @@ class HeaderMemory:
         between, _, tail = tail.partition(_OPAQUE)
         opaque, _, after = tail.partition(b",")
         rest = (before, between, after)
-        if rest != self._rest or not (offset.isdigit() and opaque.isdigit()):
+        plain = offset.isdigit() and opaque.isdigit() and len(opaque) <= 10 and opaque[0] != _ZERO
+        if rest != self._rest or not plain:
             frame = _decode_json(header, body)
             twice = any(header.count(name) > 1 for name in (_OFFSET, _OPAQUE))
             as_read = (frame.ext.get("nextBeginOffset", "").encode(), b"%d" % frame.opaque)

@@ -96,6 +96,11 @@ class Session:
         buffer.take_over(self._buffer)
         self._buffer = buffer
 
+    @property
+    def full(self) -> bool:
+        """Whoever gave the buffer has to make room in it."""
+        return self._buffer.full
+
     def writable(self) -> memoryview:
         """Memory for the next received bytes."""
         return self._buffer.writable()

@@ -31,9 +31,10 @@ from rocketmq_spark.errors import (
     TopicNotFoundError,
 )
 from rocketmq_spark.wire.acl import Credentials
+from rocketmq_spark.wire.buffer import Landing
 from rocketmq_spark.wire.commands import SQL92, Subscription
 from rocketmq_spark.wire.decode import Decoder
-from rocketmq_spark.wire.frame import Frame
+from rocketmq_spark.wire.frame import Frame, encode
 from rocketmq_spark.wire.message import (
     UNWRAP,
     BatchItem,
@@ -665,3 +666,58 @@ def test_no_secret_in_logs_or_errors(caplog: pytest.LogCaptureFixture) -> None:
     assert network.requests(11)[0][1].ext["SecurityToken"] == "hush-token"
     for text in (caplog.text, str(caught.value), repr(caught.value), repr(network.requests())):
         assert "hush" not in text
+
+
+# --- memory for answers -----------------------------------------------------------------------
+
+
+class LargeMessages(PullBroker):
+    """Messages of some kilobytes, so that few of them fill the memory."""
+
+    def pull(self, offset: int, count: int) -> Frame:
+        after = min(offset + min(count, self.cap), self.high)
+        stored = [StoredMessage("T", 0, n, n, body=bytes(4000)) for n in range(offset, after)]
+        return self.say(0, "FOUND", after, b"".join(map(encode_message, stored)))
+
+
+@pytest.mark.parametrize("filtered", [False, True])
+@pytest.mark.parametrize("at_once", [5_000, 20_000, 1 << 30])
+def test_memory_does_not_grow_with_the_range(
+    network: Network, filtered: bool, at_once: int
+) -> None:
+    network.servers[MASTER] = LargeMessages(4000, cap=8)
+    network.at_once = at_once
+    selection = Filter(Subscription("a")) if filtered else None
+    batch = 200_000
+    ours = reader(network, 0, 4000, selection, batch_bytes=batch, window_bytes=1_000_000)
+    largest, seen = 0, 0
+    for got in ours:
+        seen += got.num_rows
+        largest = max(largest, len(ours._landing.memory))
+    assert seen == 4000
+    # Two batches, an answer, and what waits for a missing one.
+    assert largest <= 2 * batch + 256 * 1024 + 2_000_000 * (not filtered)
+    assert len(ours._landing.memory) < 100_000  # given back at the end
+
+
+@pytest.mark.parametrize("batch_bytes", [1, 2, 100])
+def test_the_smallest_batches(network: Network, batch_bytes: int) -> None:
+    network.servers[MASTER] = PullBroker(700)
+    assert read(network, 0, 700, batch_bytes=batch_bytes) == list(range(700))
+
+
+def test_memory_filled_by_what_the_server_asks_is_no_lost_connection(network: Network) -> None:
+    """A request of the server that ends just where the memory does leaves no room to receive."""
+    broker = PullBroker(100)
+    head = len(encode(Frame(40, 1)))
+    memory = len(Landing().memory)
+
+    def handle(request: Frame) -> Iterable[Reply]:
+        if not broker.pulls:
+            yield encode(Frame(40, 1, body=bytes(memory - head)))
+        yield from broker(request)
+
+    network.servers[MASTER] = handle
+    network.at_once = memory
+    assert read(network, 0, 100) == list(range(100))
+    assert [address for address, _ in network.streams].count(MASTER) == 1

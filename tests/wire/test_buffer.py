@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketmq_spark.errors import FrameError
 from rocketmq_spark.wire.buffer import FrameBuffer, Landing
 from rocketmq_spark.wire.frame import RESPONSE_FLAG, Frame, HeaderMemory, decode, encode
 from tests.wire.test_frame import QUICK, feed
@@ -69,6 +70,7 @@ def test_a_landing_goes_on_with_what_another_buffer_has_begun() -> None:
     whole = encode(frame(7, 20_000))
     for cut in (0, 1, 4, 100, len(whole) - 1):
         first, landing = FrameBuffer(), Landing()
+        landing.tidy([], 100_000)
         [kept] = feed(landing, encode(frame(3, 5_000)))
         assert feed(first, whole[:cut]) == []
         landing.take_over(first)
@@ -114,6 +116,7 @@ def raw(header: str) -> memoryview:
         ['{"nextBeginOffset":"5","code":0,"opaque":1,"flag":1}'] * 2,
         [TWICE.replace("N", number) for number in "98"],
         [LAST.replace("N", number) for number in "12"],
+        [HEADER % (5, 900, 1), HEADER % (5, 900, 0)],
     ],
 )
 def test_a_remembered_header_says_what_the_parser_would(headers: list[str]) -> None:
@@ -133,3 +136,11 @@ def test_a_remembered_header_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch
     assert (like.opaque, like.ext["nextBeginOffset"]) == (2, "64")
     with pytest.raises(TypeError):
         decode(raw(HEADER % (64, 901, 2)), memory)
+
+
+@pytest.mark.parametrize("opaque", ["007", "9" * 5000])
+def test_a_remembered_header_refuses_what_the_parser_refuses(opaque: str) -> None:
+    memory = HeaderMemory()
+    decode(raw(HEADER % (32, 900, 1)), memory)
+    with pytest.raises(FrameError):
+        decode(raw(HEADER % (64, 900, opaque)), memory)

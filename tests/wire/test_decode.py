@@ -225,44 +225,27 @@ def alike(number: int, **changes: Any) -> bytes:
     return encode_message(replace(message, **changes.pop("message", {})), **changes)
 
 
+def odd(keys: bytes, first: bytes = b"UNIQ_KEY", last: bytes = b"TAGS\x01TagA\x02") -> bytes:
+    """As long as the others, and different in its properties."""
+    return alike(
+        9, properties=first + b"\x01" + b"7" * 32 + b"\x02KEYS\x01" + keys + b"\x02" + last
+    )
+
+
 DEVIANTS: dict[str, bytes] = {
     "a longer body": alike(9, message={"body": b"x" * 50}),
     "another host": alike(9, message={"born_host": "10.9.9.9:1"}),
     "an IPv6 host": alike(9, message={"born_host": "[::1]:5"}),
     "no properties": alike(9, message={"properties": {}}),
-    "another name": alike(
-        9, properties=b"UNIQ_KEx\x01" + b"7" * 32 + b"\x02KEYS\x01order-0009\x02TAGS\x01TagA\x02"
-    ),
-    "other widths": alike(
-        9, properties=b"UNIQ_KEY\x01" + b"7" * 31 + b"\x02KEYS\x01order-00019\x02TAGS\x01TagA\x02"
-    ),
-    "a separator in a value": alike(
-        9, properties=b"UNIQ_KEY\x01" + b"7" * 32 + b"\x02KEYS\x01order\x010009\x02TAGS\x01TagA\x02"
-    ),
-    "one property more": alike(
-        9,
-        properties=b"UNIQ_KEY\x01"
-        + b"7" * 32
-        + b"\x02KEYS\x01orde\x02a\x010009\x02TAGS\x01TagA\x02",
-    ),
-    "an empty value": alike(
-        9, properties=b"UNIQ_KEY\x01" + b"7" * 32 + b"\x02KEYS\x01\x02rder-0009\x02TAGS\x01TagA\x02"
-    ),
-    "no last separator": alike(
-        9, properties=b"UNIQ_KEY\x01" + b"7" * 32 + b"\x02KEYS\x01order-0009\x02TAGS\x01TagA+"
-    ),
-    "text beyond ASCII": alike(
-        9,
-        properties=b"UNIQ_KEY\x01"
-        + b"7" * 32
-        + b"\x02KEYS\x01ord\xe4\xb8\xad0009\x02TAGS\x01TagA\x02",
-    ),
-    "broken UTF-8": alike(
-        9, properties=b"UNIQ_KEY\x01" + b"7" * 32 + b"\x02KEYS\x01order-\xe4009\x02TAGS\x01TagA\x02"
-    ),
-    "a NUL": alike(
-        9, properties=b"UNIQ_KEY\x01" + b"7" * 32 + b"\x02KEYS\x01order-\x00009\x02TAGS\x01TagA\x02"
-    ),
+    "another name": odd(b"order-0009", first=b"UNIQ_KEx"),
+    "other widths": odd(b"order-00010", last=b"TAG\x01TagA\x02"),
+    "a separator in a value": odd(b"order\x010009"),
+    "one property more": odd(b"orde\x02a\x010009"),
+    "an empty value": odd(b"\x02rder-0009"),
+    "no last separator": odd(b"order-0009", last=b"TAGS\x01TagA+"),
+    "text beyond ASCII": odd("ord中0009".encode()),
+    "broken UTF-8": odd(b"order-\xe4009"),
+    "a NUL": odd(b"order-\x00009"),
     "a compressed body": alike(
         9, message={"sys_flag": COMPRESSED | SYS_FLAGS["zlib"], "body": b"z" * 90}
     ),
@@ -308,6 +291,23 @@ def test_parts_of_a_buffer_in_another_order(deviant: bytes) -> None:
     batches = decoder().batches(memoryview(memory), parts=given_parts)
     rows = [row for batch in batches for row in rows_of(batch)]
     assert rows == [expected_row(m) for m in decode_messages(b"".join(parts))]
+
+
+@QUICK
+@given(st.lists(st.lists(records(), max_size=3), max_size=5), st.randoms(use_true_random=False))
+def test_any_parts_in_any_order(pull: list[list[bytes]], dice: random.Random) -> None:
+    pieces = [b"".join(piece) for piece in pull]
+    places = list(range(len(pieces)))
+    dice.shuffle(places)
+    memory, spans = bytearray(), dict[int, tuple[int, int]]()
+    for number in places:
+        memory += dice.randbytes(dice.randrange(30))
+        spans[number] = (len(memory), len(memory) + len(pieces[number]))
+        memory += pieces[number]
+    parts = [spans[number] for number in range(len(pieces))]
+    batches = decoder().batches(memoryview(memory), parts=parts)
+    rows = [row for batch in batches for row in rows_of(batch)]
+    assert rows == [expected_row(m) for m in decode_messages(b"".join(pieces))]
 
 
 def test_a_part_that_ends_within_a_message_is_refused() -> None:
