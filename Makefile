@@ -56,6 +56,7 @@ format: $(READY)
 bench: jars
 	@$(BIN)/python -m tests.bench.read_bench
 	@$(BIN)/python -m tests.bench.sink_bench
+	@$(BIN)/python -m tests.bench.stream_bench
 	@$(BIN)/python tests/bench/plan_bench.py
 
 jars: $(READY)
