@@ -187,12 +187,15 @@ def measure(chosen: list[StreamRow], rounds: int, progress: Progress) -> None:
         ways = {row.key: stack.enter_context(row.open()) for row in chosen}
         task = progress.add_task("reading", total=len(plan))
         for row, counts in plan:
-            progress.update(task, description=f"{'' if counts else 'warming up: '}{row.title}")
+            progress.update(task, description=row.title)
             done = ways[row.key]()
             if done.messages != row.messages:
                 raise RuntimeError(f"{row.title}: {done.messages} messages, not {row.messages}")
+            rate = done.messages / done.seconds
+            when = "" if counts else "warming up: "
+            progress.console.print(f"{when}{row.title} {rate:,.0f}", style="dim")
             if counts:
-                row.rates.append(done.messages / done.seconds)
+                row.rates.append(rate)
                 if isinstance(done, QueryPass):
                     row.walls.append(done.messages / done.wall)
             progress.advance(task)
