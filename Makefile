@@ -23,7 +23,7 @@ help:
 	@echo "make test-compat  a part of them on Spark 4.0, and through Spark Connect"
 	@echo "make check   formatter, linter and types only"
 	@echo "make format  let the formatter and the linter mend what they can"
-	@echo "make bench   how fast we read and write, side by side with the Java client, and how fast we plan"
+	@echo "make bench   how fast we read, write and stream, beside the Java client, and how fast we plan"
 	@echo "make clean   remove the virtual environment and caches"
 
 demo: jars
@@ -56,6 +56,7 @@ format: $(READY)
 bench: jars
 	@$(BIN)/python -m tests.bench.read_bench
 	@$(BIN)/python -m tests.bench.sink_bench
+	@$(BIN)/python -m tests.bench.stream_bench
 	@$(BIN)/python tests/bench/plan_bench.py
 
 jars: $(READY)

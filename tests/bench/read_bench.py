@@ -11,132 +11,57 @@ what else they are doing.
 
 from __future__ import annotations
 
-import argparse
-import os
-import platform
-import random
-import statistics
-import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
-from pathlib import Path
+from argparse import Namespace
+from contextlib import ExitStack
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.progress import Progress
 
-from rocketmq_spark.client import Client, Message, PullSettings
-from rocketmq_spark.core.model import MessageQueue, OffsetRange
+from rocketmq_spark.client import PullSettings
 from rocketmq_spark.local_cluster import LocalCluster
-from tests.bench import native_bench, peers
-from tests.bench.peers import Topic, Way
+from tests.bench import native_bench, peers, table
+from tests.bench.peers import Topic
+from tests.bench.table import WARM_UPS, Row, Sheet, verdict
+from tests.bench.topics import load
 
 DEPTH = PullSettings().in_flight
-BODY = 1024
 TOPIC = "bench"
-_SEND_AT_ONCE = 8000
-# Rounds until Java's compilers, the broker's and its clients', have little left to do.
-WARM_UPS = 3
 
 # What `Client.read` is measured by.
 TIMES_LITE_PULL = 2.5
 SHARE_OF_CEILING = 0.4
 
 
-@dataclass(slots=True)
-class Row:
-    """One way to read, and how fast it was in each round."""
-
-    key: str
-    title: str
-    open: Callable[[], AbstractContextManager[Way]]
-    skipped: str = ""
-    rates: list[float] = field(default_factory=list)
-
-    @property
-    def rate(self) -> float | None:
-        return statistics.median(self.rates) if self.rates else None
-
-
 def rows(cluster: LocalCluster, topic: Topic) -> list[Row]:
     count = str(topic.messages)
-    return [
-        Row("ceiling", "(1) socket ceiling", lambda: peers.ceiling(topic, DEPTH)),
-        Row("read", "(2) Client.read to Arrow", lambda: peers.ours(topic, DEPTH)),
-        Row(
-            "lite",
-            "(3) Java DefaultLitePullConsumer",
-            lambda: peers.java(cluster, "LitePullBench.java", topic.name, count, "20", "32"),
-        ),
-        Row(
-            "pull",
-            "(4) Java DefaultMQPullConsumer",
-            lambda: peers.java(cluster, "PullBench.java", topic.name, "32"),
-        ),
-        Row(
-            "native",
-            "(5) rocketmq-client-python",
-            lambda: peers.native(topic),
-            skipped=native_bench.missing(),
-        ),
-        Row("body", "    Client.read, body only", lambda: peers.ours(topic, DEPTH, ["body"])),
-        Row("two", "    Client.read, two processes", lambda: peers.processes(topic, DEPTH)),
+    lite = ("LitePullBench.java", topic.name, count, "20", "32")
+    pull = ("PullBench.java", topic.name, "32")
+    ways = {
+        "ceiling": ("(1) socket ceiling", lambda: peers.ceiling(topic, DEPTH)),
+        "read": ("(2) Client.read to Arrow", lambda: peers.ours(topic, DEPTH)),
+        "lite": ("(3) Java DefaultLitePullConsumer", lambda: peers.java(cluster, *lite)),
+        "pull": ("(4) Java DefaultMQPullConsumer", lambda: peers.java(cluster, *pull)),
+        "native": ("(5) rocketmq-client-python", lambda: peers.native(topic)),
+        "body": ("    Client.read, body only", lambda: peers.ours(topic, DEPTH, ["body"])),
+        "two": ("    Client.read, two processes", lambda: peers.processes(topic, DEPTH)),
+    }
+    made = [
+        Row(key=key, title=title, open=way, messages=topic.messages)
+        for key, (title, way) in ways.items()
     ]
+    for row in made:
+        if row.key == "native":
+            row.skipped = native_bench.missing()
+    return made
 
 
 ROWS = ("ceiling", "read", "lite", "pull", "native", "body", "two")
 
 
-# --- the topic --------------------------------------------------------------------------------
-
-
-def load(cluster: LocalCluster, queues: int, messages: int, progress: Progress) -> Topic:
-    """A topic with so many messages, the same number in each queue as far as that goes."""
-    cluster.create_topic(TOPIC, queues)
-    noise = random.Random(1).randbytes(BODY + 4096)
-    task = progress.add_task("loading", total=messages)
-    with Client(cluster.name_server, timeout=30) as client:
-        parts = client.queues(TOPIC)
-        for first in range(0, messages, _SEND_AT_ONCE):
-            numbers = range(first, min(first + _SEND_AT_ONCE, messages))
-            client.send(
-                TOPIC,
-                [
-                    Message(
-                        noise[n % 4096 : n % 4096 + BODY],
-                        tags=f"Tag{'ABC'[n % 3]}",
-                        keys=f"order-{n}",
-                        properties={"region": f"eu-{n % 5}"},
-                        queue=parts[n % queues],
-                    )
-                    for n in numbers
-                ],
-            )
-            progress.advance(task, len(numbers))
-        found = _indexed(client, messages)
-        broker = next(b.master for b in client.brokers() if b.master)
-    ranges = [OffsetRange(queue, *bounds) for queue, bounds in sorted(found.items())]
-    return Topic(TOPIC, ranges, cluster.name_server, broker)
-
-
-def _indexed(client: Client, messages: int) -> dict[MessageQueue, tuple[int, int]]:
-    """The queues' bounds once they hold all messages: a broker acknowledges before it indexes."""
-    deadline = time.monotonic() + 60
-    while True:
-        found = client.topic_offsets(TOPIC)
-        stored = sum(end - start for start, end in found.values())
-        if stored == messages:
-            return found
-        if stored > messages or time.monotonic() > deadline:
-            raise RuntimeError(f"{messages} messages were sent and {stored} are stored")
-        time.sleep(0.1)
-
-
 # --- measuring --------------------------------------------------------------------------------
 
 
-def measure(chosen: list[Row], messages: int, rounds: int, progress: Progress) -> None:
+def measure(chosen: list[Row], rounds: int, progress: Progress) -> None:
     """Some rounds that do not count, then `rounds` that do, over all rows in turn."""
     runnable = [row for row in chosen if not row.skipped]
     plan = [(row, False) for _ in range(WARM_UPS) for row in runnable if row.key != "native"]
@@ -147,8 +72,8 @@ def measure(chosen: list[Row], messages: int, rounds: int, progress: Progress) -
         for row, counts in plan:
             progress.update(task, description=f"{'' if counts else 'warming up: '}{row.title}")
             done = ways[row.key]()
-            if done.messages != messages:
-                raise RuntimeError(f"{row.title}: {done.messages} messages, not {messages}")
+            if done.messages != row.messages:
+                raise RuntimeError(f"{row.title}: {done.messages} messages, not {row.messages}")
             if counts:
                 row.rates.append(done.messages / done.seconds)
             progress.advance(task)
@@ -170,7 +95,7 @@ def _figures(row: Row, lite: float | None, ceiling: float | None) -> tuple[str, 
         return (row.skipped or "-", "", "", "")
     return (
         f"{rate:,.0f}",
-        " ".join(f"{each / 1000:.0f}" for each in row.rates),
+        table.k(row.rates),
         f"{rate / lite:.2f} x" if lite else "-",
         f"{rate / ceiling:.0%}" if ceiling else "-",
     )
@@ -186,71 +111,31 @@ def bars(chosen: list[Row]) -> list[str]:
     ):
         base = rates.get(other)
         if read and base:
-            verdict = "pass" if read / base >= least else "MISS"
-            said.append(
-                f"{verdict}: (2) has {read / base:.2f} times the rate {words}, the bar is {least}"
-            )
+            times = read / base
+            said.append(verdict(times, least, f"(2) has {times:.2f} times the rate {words}"))
     return said
 
 
-def machine() -> str:
-    load_average = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
-    return f"{os.cpu_count()} cores{load_average}, Python {platform.python_version()}"
-
-
-def markdown(title: str, table: list[tuple[str, ...]], notes: list[str]) -> str:
-    lines = [title, "", f"| {' | '.join(HEADINGS)} |", "|---|" + "---:|" * (len(HEADINGS) - 1)]
-    lines += [f"| {' | '.join(row)} |" for row in table]
-    return "\n".join([*lines, "", *(f"- {note}" for note in notes), ""])
-
-
-def show(console: Console, title: str, table: list[tuple[str, ...]], notes: list[str]) -> None:
-    drawn = Table(*HEADINGS, title=title, title_justify="left")
-    for column in drawn.columns[1:]:
-        column.justify = "right"
-    for row in table:
-        drawn.add_row(*row)
-    console.print(drawn)
-    for note in notes:
-        console.print(note, style="bold red" if note.startswith("MISS") else "", highlight=False)
-
-
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--messages", type=int, default=400_000)
-    parser.add_argument("--rounds", type=int, default=3)
+def arguments() -> Namespace:
+    parser = table.parser(__doc__, ROWS)
     parser.add_argument("--queues", type=int, default=8)
-    parser.add_argument("--only", default="", help=f"of {','.join(ROWS)}")
-    parser.add_argument("--markdown", type=Path, help="also write the table to this file")
-    chosen = parser.parse_args()
-    chosen.only = [name.strip() for name in chosen.only.split(",") if name.strip()] or list(ROWS)
-    unknown = set(chosen.only) - set(ROWS)
-    if unknown:
-        parser.error(f"no row {', '.join(sorted(unknown))}: there are {', '.join(ROWS)}")
-    if min(chosen.messages, chosen.rounds, chosen.queues) < 1:
-        parser.error("--messages, --rounds and --queues are at least 1")
-    return chosen
+    return table.parsed(parser, ROWS)
 
 
 def main() -> None:
     options = arguments()
     console = Console()
-    before = machine()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    before = table.machine()
     with LocalCluster() as cluster:
-        with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
-            topic = load(cluster, options.queues, options.messages, progress)
+        with table.progress_on(console) as progress:
+            topic = load(cluster, TOPIC, options.queues, options.messages, progress)
             chosen = [row for row in rows(cluster, topic) if row.key in options.only]
-            measure(chosen, options.messages, options.rounds, progress)
+            measure(chosen, options.rounds, progress)
         version = cluster.version
     title = f"{options.messages:,} messages of 1 KiB in {options.queues} queues, RocketMQ {version}"
     how = f"Median of {options.rounds} rounds, rows in turn; {before}"
-    table, notes = cells(chosen), [*bars(chosen), how]
-    show(console, title, table, notes)
-    if options.markdown:
-        options.markdown.write_text(markdown(title, table, notes), "utf-8")
+    sheet = Sheet(title, HEADINGS, cells(chosen))
+    table.publish(console, [sheet], [*bars(chosen), how], options.markdown)
 
 
 if __name__ == "__main__":

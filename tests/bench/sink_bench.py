@@ -12,34 +12,30 @@ failure: machines differ. The native client sends fewer rows, for it is slow.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 from rich.console import Console
 
 from rocketmq_spark.client import Client
 from rocketmq_spark.core.sink_options import SinkOptions
 from rocketmq_spark.local_cluster import LocalCluster
-from tests.bench import native_bench, peers
+from tests.bench import native_bench, peers, table
+from tests.bench.local_spark import local_spark
 from tests.bench.peers import Pass, Way
-from tests.bench.read_bench import machine
+from tests.bench.table import WARM_UPS, Row, Sheet, ratio, verdict
+from tests.bench.topics import BODY
 
 TOPIC = "bench_sink"
-BODY = 1024
 QUEUES = 8
 TASKS = 2
-WARM_UPS = 3
 NATIVE_SHARE = 20  # it sends one of so many
 # A row on the wire: its body, the head, and the properties.
 _ROW_BYTES = BODY + 22 + 90
@@ -49,36 +45,34 @@ TIMES_JAVA = 1.5
 TIMES_NATIVE = 20.0
 
 
-@dataclass(slots=True)
-class Row:
-    key: str
-    title: str
-    open: Callable[[], AbstractContextManager[Way]]
-    messages: int
-    skipped: str = ""
-    rates: list[float] = field(default_factory=list)
-
-
 def rows(cluster: LocalCluster, messages: int) -> list[Row]:
     few = max(1, messages // NATIVE_SHARE)
-    java = (TOPIC, str(messages), str(TASKS), str(BATCH_ROWS), str(BODY))
+    java = ("ProduceBench.java", TOPIC, str(messages), str(TASKS), str(BATCH_ROWS), str(BODY))
     return [
-        Row("spark", "(1) Spark sink", lambda: spark_sink(cluster, messages), messages),
         Row(
-            "java",
-            "(2) Java DefaultMQProducer",
-            lambda: peers.java(cluster, "ProduceBench.java", *java),
-            messages,
+            key="spark",
+            title="(1) Spark sink",
+            open=lambda: spark_sink(cluster, messages),
+            messages=messages,
         ),
         Row(
-            "native",
-            "(3) rocketmq-client-python",
-            lambda: native(cluster, few),
-            few,
+            key="java",
+            title="(2) Java DefaultMQProducer",
+            open=lambda: peers.java(cluster, *java),
+            messages=messages,
+        ),
+        Row(
+            key="native",
+            title="(3) rocketmq-client-python",
+            open=lambda: native(cluster, few),
+            messages=few,
             skipped=native_bench.missing(),
         ),
         Row(
-            "writer", "    Client.writer, one process", lambda: writer(cluster, messages), messages
+            key="writer",
+            title="    Client.writer, one process",
+            open=lambda: writer(cluster, messages),
+            messages=messages,
         ),
     ]
 
@@ -88,31 +82,18 @@ ROWS = ("spark", "java", "native", "writer")
 
 @contextmanager
 def spark_sink(cluster: LocalCluster, messages: int) -> Iterator[Way]:
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from pyspark.sql import SparkSession
-
-    spark = (
-        SparkSession.builder.master(f"local[{TASKS}]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.memory", "2g")
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
     noise = random.Random(1).randbytes(BODY).hex()
-    # One body for all rows, as in the Java program: what makes the rows is not measured.
-    frame = spark.range(0, messages, 1, TASKS).selectExpr(f"unhex('{noise}') AS body")
+    with local_spark(TASKS) as spark:
+        # One body for all rows, as in the Java program: what makes the rows is not measured.
+        frame = spark.range(0, messages, 1, TASKS).selectExpr(f"unhex('{noise}') AS body")
 
-    def write() -> Pass:
-        begin = time.perf_counter()
-        saving = frame.write.format("rocketmq").mode("append")
-        saving.options(nameServer=cluster.name_server, topic=TOPIC).save()
-        return Pass(messages, time.perf_counter() - begin)
+        def write() -> Pass:
+            begin = time.perf_counter()
+            saving = frame.write.format("rocketmq").mode("append")
+            saving.options(nameServer=cluster.name_server, topic=TOPIC).save()
+            return Pass(messages, time.perf_counter() - begin)
 
-    try:
         yield write
-    finally:
-        spark.stop()
 
 
 @contextmanager
@@ -199,61 +180,42 @@ def measure(chosen: list[Row], rounds: int, stored: Stored, console: Console) ->
                     console.print(f"warming up: {row.title} {rate:,.0f}", style="dim")
 
 
-def ratio(chosen: list[Row], other: str) -> float | None:
-    """The median over the rounds of how many times faster the sink was."""
-    by_key = {row.key: row.rates for row in chosen}
-    ours, theirs = by_key.get("spark"), by_key.get(other)
-    if not ours or not theirs:
-        return None
-    return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+# --- showing ----------------------------------------------------------------------------------
+
+HEADINGS = ("", "rows/s, median", "all rounds, k/s", "(1) is faster by")
 
 
-def report(chosen: list[Row]) -> list[str]:
-    lines = [
-        "| | rows/s, median | all rounds, k/s | (1) is faster by |",
-        "|---|---:|---:|---:|",
-    ]
-    for row in chosen:
-        if not row.rates:
-            lines.append(f"| {row.title} | {row.skipped or '-'} | | |")
-            continue
-        each = " ".join(f"{rate / 1000:.1f}" for rate in row.rates)
-        times = ratio(chosen, row.key)
-        shown = f"{times:.2f} x" if times and row.key != "spark" else ""
-        lines.append(f"| {row.title} | {statistics.median(row.rates):,.0f} | {each} | {shown} |")
-    lines.append("")
+def cells(chosen: list[Row]) -> list[tuple[str, ...]]:
+    return [(row.title, *_figures(row, _times(chosen, row.key))) for row in chosen]
+
+
+def _figures(row: Row, times: float | None) -> tuple[str, ...]:
+    if row.rate is None:
+        return (row.skipped or "-", "", "")
+    shown = f"{times:.2f} x" if times and row.key != "spark" else ""
+    return (f"{row.rate:,.0f}", table.k(row.rates, 1), shown)
+
+
+def _times(chosen: list[Row], other: str) -> float | None:
+    """How many times faster the sink was."""
+    by_key = {row.key: row for row in chosen}
+    return ratio(by_key.get("spark"), by_key.get(other))
+
+
+def bars(chosen: list[Row]) -> list[str]:
+    """A sentence for each promise that this run can judge."""
+    said = []
     for other, least, words in (("java", TIMES_JAVA, "(2)"), ("native", TIMES_NATIVE, "(3)")):
-        times = ratio(chosen, other)
+        times = _times(chosen, other)
         if times is not None:
-            verdict = "pass" if times >= least else "MISS"
-            lines.append(
-                f"- {verdict}: (1) has {times:.2f} times the rate of {words}; bar {least:g}"
-            )
-    return lines
-
-
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--messages", type=int, default=400_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", default="", help=f"of {','.join(ROWS)}")
-    parser.add_argument("--markdown", type=Path, help="also write the table to this file")
-    chosen = parser.parse_args()
-    chosen.only = [name.strip() for name in chosen.only.split(",") if name.strip()] or list(ROWS)
-    unknown = set(chosen.only) - set(ROWS)
-    if unknown:
-        parser.error(f"no row {', '.join(sorted(unknown))}: there are {', '.join(ROWS)}")
-    if min(chosen.messages, chosen.rounds) < 1:
-        parser.error("--messages and --rounds are at least 1")
-    return chosen
+            said.append(verdict(times, least, f"(1) has {times:.2f} times the rate of {words}"))
+    return said
 
 
 def main() -> None:
-    options = arguments()
+    options = table.parsed(table.parser(__doc__, ROWS), ROWS)
     console = Console()
-    before = machine()
+    before = table.machine()
     with LocalCluster() as cluster, Client(cluster.name_server, timeout=30) as client:
         cluster.create_topic(TOPIC, QUEUES)
         chosen = [row for row in rows(cluster, options.messages) if row.key in options.only]
@@ -263,11 +225,9 @@ def main() -> None:
         f"{options.messages:,} rows of 1 KiB from {TASKS} tasks, batches of {BATCH_ROWS}, "
         f"RocketMQ {version}"
     )
-    notes = [f"- {options.rounds} rounds, rows in turn; {before}"]
-    text = "\n".join([title, "", *report(chosen), *notes, ""])
-    console.print(text, highlight=False, markup=False)
-    if options.markdown:
-        options.markdown.write_text(text, "utf-8")
+    how = f"{options.rounds} rounds, rows in turn; {before}"
+    sheet = Sheet(title, HEADINGS, cells(chosen))
+    table.publish(console, [sheet], [*bars(chosen), how], options.markdown)
 
 
 if __name__ == "__main__":
