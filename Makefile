@@ -31,7 +31,7 @@ demo: jars
 
 test: check
 	@$(BIN)/rocketmq-spark jars --version 5.5.0 --version 4.9.7
-	@$(BIN)/python -m pytest -n 2 --dist loadgroup
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-source: jars
 	@$(BIN)/python -m pytest -m "" tests/spark tests/examples tests/cli/test_demo.py

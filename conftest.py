@@ -28,23 +28,15 @@ if TYPE_CHECKING:
 
 RUNNING = os.environ.get("ROCKETMQ_SPARK_NAMESRV", "")
 
-# Tests that wait for other processes: brokers, Java consumers, Spark.
+# Tests that wait for other processes: brokers, Java consumers, Spark, whose Python workers have ten
+# seconds to start, whatever else the machine does, and that is no setting.
 WITH_PROCESSES = {"cli", "cluster", "examples", "spark"}
-# A Python worker of Spark has ten seconds to start, whatever else the machine does, and that is no
-# setting; so never two Sparks at a time.
-WITH_SPARK = {"examples", "spark"}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Two more tries for what a busy machine can disturb, each told in the summary; where tests
-    run in two processes, one of them has all that start Spark, and begins with them."""
-    for item in items:
-        folders = set(item.path.parts)
-        if WITH_PROCESSES & folders:
-            item.add_marker(pytest.mark.flaky(reruns=2))
-        group = "spark" if WITH_SPARK & folders else item.path.name
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: not WITH_SPARK & set(item.path.parts))
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Two more tries for what a busy machine can disturb; the summary names each that took one."""
+    if WITH_PROCESSES & set(item.path.parts):
+        item.add_marker(pytest.mark.flaky(reruns=2))
 
 
 @pytest.fixture(scope="session")
