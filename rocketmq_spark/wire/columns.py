@@ -10,7 +10,9 @@ import pyarrow.compute as pc
 
 from rocketmq_spark.wire.message import host_text
 from rocketmq_spark.wire.records import Rows
-from rocketmq_spark.wire.spans import Ints
+from rocketmq_spark.wire.spans import Ints, numbers
+
+_MOMENT = pa.timestamp("us", tz="UTC")
 
 # Exactly what PySpark makes of the same columns written as DDL: it compares the first batch of
 # a task strictly, down to which fields may be null.
@@ -25,8 +27,8 @@ SCHEMA = pa.schema(
         ("tags", pa.string()),
         ("body", pa.binary()),
         ("properties", pa.map_(pa.string(), pa.string())),
-        ("bornTimestamp", pa.timestamp("us", tz="UTC")),
-        ("storeTimestamp", pa.timestamp("us", tz="UTC")),
+        ("bornTimestamp", _MOMENT),
+        ("storeTimestamp", _MOMENT),
         ("bornHost", pa.string()),
         ("storeHost", pa.string()),
         ("reconsumeTimes", pa.int32()),
@@ -56,17 +58,34 @@ _MAX_MILLIS = (2**63 - 1) // 1000
 
 def timestamps(millis: Ints) -> Any:
     """Milliseconds as Spark's timestamps; null where it has no number for the moment."""
-    outside = (millis > _MAX_MILLIS) | (millis < -_MAX_MILLIS)
     micros = millis * 1000
-    mask = outside if outside.any() else None
-    return pa.array(micros, pa.int64(), mask=mask).view(pa.timestamp("us", tz="UTC"))
+    if len(millis) and (millis.max() > _MAX_MILLIS or millis.min() < -_MAX_MILLIS):
+        outside = (millis > _MAX_MILLIS) | (millis < -_MAX_MILLIS)
+        return pa.array(micros, pa.int64(), mask=outside).view(_MOMENT)
+    return numbers(micros, _MOMENT)
 
 
-def hosts(rows: Rows, field: str) -> Any:
+class Repeated:
+    """Columns of one value, for batch after batch: slices of one array, made as long as needed."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[Any, Any]] = {}
+
+    def column(self, name: str, value: Any, rows: int) -> Any:
+        known, array = self._made.get(name, (None, ()))
+        if known != value or len(array) < rows:
+            array = pa.repeat(pa.scalar(value, SCHEMA.field(name).type), rows)
+            self._made[name] = value, array
+        return array.slice(0, rows)
+
+
+def hosts(rows: Rows, name: str, repeated: Repeated) -> Any:
     """The text of each row's address."""
-    texts = pa.array([host_text(packed) for packed in rows.hosts[field]], pa.string())
-    if len(texts) == 1:
-        return pa.repeat(texts[0], len(rows))
+    field = FIELDS[name][0]
+    packed = rows.hosts[field]
+    if len(packed) == 1:
+        return repeated.column(name, host_text(packed[0]), len(rows))
+    texts = pa.array([host_text(each) for each in packed], pa.string())
     return texts.take(pa.array(rows.fields[field]))
 
 

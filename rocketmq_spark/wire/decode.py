@@ -28,7 +28,7 @@ from rocketmq_spark.wire.records import (
     read_rows,
     unwrap_batches,
 )
-from rocketmq_spark.wire.spans import Raw, pick
+from rocketmq_spark.wire.spans import Raw, numbers, pick
 from rocketmq_spark.wire.walk import Part
 
 __all__ = ["SCHEMA", "Decoder"]
@@ -65,11 +65,12 @@ class Decoder:
         self._names = names
         self._fields = {field for name in names for field in FIELDS.get(name, ())}
         self._constants = {
-            "topic": pa.scalar(topic, pa.string()),
-            "brokerName": pa.scalar(broker_name, pa.string()),
-            "queueId": pa.scalar(queue_id, pa.int32()),
-            "consumerId": pa.scalar(consumer_id or None, pa.string()),
+            "topic": topic,
+            "brokerName": broker_name,
+            "queueId": queue_id,
+            "consumerId": consumer_id or None,
         }
+        self._repeated = made.Repeated()
         self.where = f"{topic}/{broker_name}/{queue_id}"
 
     def __repr__(self) -> str:
@@ -110,9 +111,13 @@ class Decoder:
         without it, all over `raw`. Nothing of the result points into `raw`.
         """
         rows = read_rows(raw, self._fields, self.where, parts)
-        if parts is not None and (rows.fields["sys_flag"] & _TO_BE_OPENED).any():
+        if not (rows.fields["sys_flag"] & _TO_BE_OPENED).any():
+            rows.fields["queue_offset"] += offset_delta
+            yield self._batch(_between(rows, start, end), tags)
+            return
+        if parts is not None:
             # What is opened needs neighbours in their order.
-            raw = b"".join([memoryview(raw)[start:stop] for start, stop in parts])
+            raw = b"".join([memoryview(raw)[first:stop] for first, stop in parts])
             rows = read_rows(raw, self._fields, self.where)
         rows.fields["queue_offset"] += offset_delta
         some_inner = bool(is_inner_batch(rows).any())
@@ -137,9 +142,10 @@ class Decoder:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _column(self, name: str, rows: Rows, table: _Properties | None) -> Any:
-        constant = self._constants.get(name)
-        if constant is not None:
-            return pa.repeat(constant, len(rows))
+        if name in self._constants:
+            return self._repeated.column(name, self._constants[name], len(rows))
+        if name in _HOSTS:
+            return made.hosts(rows, name, self._repeated)
         if table is not None and name in FROM_PROPERTIES:
             return _PROPERTY_COLUMNS[name](rows, table)
         return _COLUMNS[name](rows)
@@ -152,24 +158,28 @@ def _properties(rows: Rows) -> _Properties:
 
 def _between(rows: Rows, start: int | None, end: int | None) -> Rows:
     offsets = rows.fields["queue_offset"]
+    if not len(offsets):
+        return rows
+    if (start is None or offsets.min() >= start) and (end is None or offsets.max() < end):
+        return rows
     keep = np.ones(len(rows), np.bool_)
     if start is not None:
         keep &= offsets >= start
     if end is not None:
         keep &= offsets < end
-    return rows if keep.all() else rows.take(keep)
+    return rows.take(keep)
 
+
+_HOSTS = ("bornHost", "storeHost")
 
 _COLUMNS: dict[str, Callable[[Rows], Any]] = {
-    "queueOffset": lambda rows: pa.array(rows.fields["queue_offset"], pa.int64()),
+    "queueOffset": lambda rows: numbers(rows.fields["queue_offset"], pa.int64()),
     "body": lambda rows: pick(rows.data, rows.body_start, rows.body_end, pa.binary()),
     "bornTimestamp": lambda rows: made.timestamps(rows.fields["born_timestamp"]),
     "storeTimestamp": lambda rows: made.timestamps(rows.fields["store_timestamp"]),
-    "bornHost": lambda rows: made.hosts(rows, "born_host"),
-    "storeHost": lambda rows: made.hosts(rows, "store_host"),
-    "reconsumeTimes": lambda rows: pa.array(rows.fields["reconsume_times"], pa.int32()),
-    "flag": lambda rows: pa.array(rows.fields["flag"], pa.int32()),
-    "sysFlag": lambda rows: pa.array(rows.fields["sys_flag"], pa.int32()),
+    "reconsumeTimes": lambda rows: numbers(rows.fields["reconsume_times"], pa.int32()),
+    "flag": lambda rows: numbers(rows.fields["flag"], pa.int32()),
+    "sysFlag": lambda rows: numbers(rows.fields["sys_flag"], pa.int32()),
 }
 
 _PROPERTY_COLUMNS: dict[str, Callable[[Rows, _Properties], Any]] = {

@@ -170,9 +170,9 @@ def _read_prefixes(
 def _number_hosts(packed: Ints, known: list[bytes]) -> Ints:
     """For each address its place in `known`, which grows by what is new."""
     plain = np.ascontiguousarray(packed)
-    octets = plain.view(np.uint8).reshape(len(plain), -1)
-    if (octets == octets[0]).all():  # one producer, or the one broker that stored all of them
-        known.append(octets[0].tobytes())
+    words = plain.view(np.uint64 if plain.itemsize == 8 else np.uint32).reshape(len(plain), -1)
+    if (words == words[0]).all():  # one producer, or the one broker that stored all of them
+        known.append(words[0].tobytes())
         return np.full(len(plain), len(known) - 1, np.int32)
     form = pa.binary(packed.dtype.itemsize)
     buffer = pa.py_buffer(plain)

@@ -41,10 +41,16 @@ def pick(data: Any, starts: Ints, ends: Ints, kind: Any, rows: Ints | None = Non
     return spans.take(pa.array(2 * rows.astype(np.int32), mask=rows < 0))
 
 
+def numbers(values: Ints, kind: Any) -> Any:
+    """An Arrow array over the memory of these numbers, which must be as wide as `kind` says."""
+    plain = np.ascontiguousarray(values)
+    return pa.Array.from_buffers(kind, len(plain), [None, pa.py_buffer(plain)])
+
+
 def equal_texts(texts: Ints) -> Any:
     """An Arrow string array of the rows of a byte matrix."""
     count, width = texts.shape
-    return strings(texts, count, np.array([width]))
+    return _texts(texts, np.arange(0, count * width + 1, width, dtype=np.int32))
 
 
 def strings(data: Ints, rows: int, widths: Ints) -> Any:
@@ -53,5 +59,9 @@ def strings(data: Ints, rows: int, widths: Ints) -> Any:
     offsets = np.zeros(rows * len(widths) + 1, np.int32)
     lines = offsets[1:].reshape(rows, len(widths))
     np.add(np.arange(rows)[:, None] * ends[-1], ends, out=lines, casting="unsafe")
+    return _texts(data, offsets)
+
+
+def _texts(data: Ints, offsets: Ints) -> Any:
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
     return pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
