@@ -60,17 +60,22 @@ def read_like(data: Raw, starts: Ints, ends: Ints) -> LikeProperties | None:
     if len(set(names)) < len(names) or not first.isascii() or b"\x00" in first:
         return None
     matrix = gather(data, f"V{width}", starts).view(np.uint8).reshape(-1, width)
+    # Names and separators are at the same places in all rows, so there nothing differs.
+    fixed = np.frombuffer(
+        b"".join([b"\xff" * (len(n) + 1) + bytes(len(v)) + b"\xff" for n, v in items]), np.uint8
+    )
+    differs = matrix ^ matrix[0]
+    differs &= fixed
+    if differs.any():
+        return None
     widths = [len(value) for _, value in items]
     values = np.empty((len(starts), sum(widths)), np.uint8)
     at = column = 0
     for name, value in items:
         after = at + len(name) + 1
-        if (matrix[:, at:after] != matrix[0, at:after]).any():
-            return None
-        values[:, column : column + len(value)] = matrix[:, after : after + len(value)]
-        at, column = after + len(value) + 1, column + len(value)
-        if (matrix[:, at - 1] != _VALUE_ENDS).any():
-            return None
+        at, following = after + len(value) + 1, column + len(value)
+        values[:, column:following] = matrix[:, after : at - 1]
+        column = following
     # In one look: no separator or NUL inside a value, and nothing beyond ASCII.
     if (values - np.uint8(_VALUE_ENDS + 1) > 0x7F - (_VALUE_ENDS + 1)).any():
         return None

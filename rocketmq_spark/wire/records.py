@@ -18,6 +18,7 @@ from rocketmq_spark.wire.message import (
     BORN_HOST_V6,
     MAGIC_V1,
     MAGIC_V2,
+    STORE_HOST_V6,
     UNWRAP,
     batch_spans,
     record_place,
@@ -28,8 +29,8 @@ from rocketmq_spark.wire.walk import Part, complain, find_records
 # Arrow's binary and string arrays count their bytes in 32 bits.
 MAX_BYTES = 2**31 - 1
 
-_FORM_SHIFT = BORN_HOST_V6.bit_length() - 1  # the two address bits of SYSFLAG, as a number 0 to 3
-_SYS_FLAG_AT = 36
+_ADDRESSES = BORN_HOST_V6 | STORE_HOST_V6
+_FORM_SHIFT = BORN_HOST_V6.bit_length() - 1  # these two bits of SYSFLAG as a number 0 to 3
 
 
 def _prefix(form: int) -> np.dtype[np.void]:
@@ -58,6 +59,7 @@ def _prefix(form: int) -> np.dtype[np.void]:
 
 _PREFIXES = [_prefix(form) for form in range(4)]
 _PREFIX_SIZES = np.array([prefix.itemsize for prefix in _PREFIXES])
+_NATIVE = {name: kind[0].newbyteorder("=") for name, kind in (_PREFIXES[0].fields or {}).items()}
 _HOSTS = ("born_host", "store_host")
 
 
@@ -112,23 +114,21 @@ def read_rows(
         )
     starts, ends = find_records(raw, [(0, len(raw))] if parts is None else parts, where)
     wanted = {"magic", "sys_flag", "queue_offset", "body_length", *fields}
-    sys_flag = gather(raw, ">i4", starts + _SYS_FLAG_AT)
-    form = (sys_flag >> _FORM_SHIFT) & 3
-    body = starts + _PREFIX_SIZES[form]
-    _insist(body + 3 <= ends, raw, starts, where)
-    columns, hosts = _read_prefixes(raw, starts, form, wanted)
+    columns, hosts, body = _read_prefixes(raw, starts, ends, wanted, where)
 
     magic = columns.pop("magic")
-    second = magic == MAGIC_V2
-    _insist((magic == MAGIC_V1) | second, raw, starts, where)
     length = columns.pop("body_length").astype(np.int64)
     body_end = body + length
     topic = body_end + 1
-    if second.any():
+    first = magic == MAGIC_V1
+    second = None
+    if not first.all():
+        second = ~first
+        _insist(first | (magic == MAGIC_V2), raw, starts, where)
         topic += second
     _insist((length >= 0) & (topic + 2 <= ends), raw, starts, where)
     length = gather(raw, ">i1", topic - 1).astype(np.int64)
-    if second.any():
+    if second is not None:
         length[second] = gather(raw, ">i2", topic[second] - 2)
     names = topic + length + 2
     _insist((length >= 0) & (names <= ends), raw, starts, where)
@@ -145,30 +145,42 @@ def _insist(right: Ints, raw: Raw, starts: Ints, where: str) -> None:
 
 
 def _read_prefixes(
-    raw: Raw, starts: Ints, form: Ints, wanted: Collection[str]
-) -> tuple[dict[str, Ints], dict[str, list[bytes]]]:
+    raw: Raw, starts: Ints, ends: Ints, wanted: Collection[str], where: str
+) -> tuple[dict[str, Ints], dict[str, list[bytes]], Ints]:
+    """Fields by name, the addresses that host fields are numbers of, and where bodies begin."""
+    hosts: dict[str, list[bytes]] = {name: [] for name in _HOSTS if name in wanted}
+    prefix = gather(raw, _PREFIXES[0], starts)  # all of it up to the first address is right
+    form = prefix["sys_flag"] & _ADDRESSES
+    if not form.any():
+        # Every record is long enough for this prefix, or it would not be one.
+        return _fields(prefix, wanted, hosts), hosts, starts + prefix.itemsize
+    form = (form >> _FORM_SHIFT).astype(np.intp)
+    body = starts + _PREFIX_SIZES[form]
+    _insist(body + 3 <= ends, raw, starts, where)
     columns: dict[str, Ints] = {}
-    hosts: dict[str, list[bytes]] = {}
-    forms = np.flatnonzero(np.bincount(form, minlength=1))
-    for number in forms:
-        rows = slice(None) if len(forms) == 1 else np.flatnonzero(form == number)
-        prefix = gather(raw, _PREFIXES[number], starts[rows])
-        for name in wanted:
-            values = prefix[name]
-            if name in _HOSTS:
-                known = hosts.setdefault(name, [])
-                values = _number_hosts(values, known)
-            if name not in columns:
-                columns[name] = np.empty(len(starts), values.dtype.newbyteorder("="))
-            columns[name][rows] = values
-    if not len(forms):
-        columns = {name: np.empty(0, np.int64) for name in wanted}
-        hosts = {name: [] for name in _HOSTS if name in wanted}
-    return columns, hosts
+    for number in np.flatnonzero(np.bincount(form)):
+        rows = np.flatnonzero(form == number)
+        part = _fields(gather(raw, _PREFIXES[number], starts[rows]), wanted, hosts)
+        for name, values in part.items():
+            columns.setdefault(name, np.empty(len(starts), values.dtype))[rows] = values
+    return columns, hosts, body
+
+
+def _fields(
+    prefix: Ints, wanted: Collection[str], hosts: dict[str, list[bytes]]
+) -> dict[str, Ints]:
+    return {
+        name: _number_hosts(prefix[name], hosts[name])
+        if name in hosts
+        else prefix[name].astype(_NATIVE[name])
+        for name in wanted
+    }
 
 
 def _number_hosts(packed: Ints, known: list[bytes]) -> Ints:
     """For each address its place in `known`, which grows by what is new."""
+    if not len(packed):
+        return np.empty(0, np.int32)
     plain = np.ascontiguousarray(packed)
     words = plain.view(np.uint64 if plain.itemsize == 8 else np.uint32).reshape(len(plain), -1)
     if (words == words[0]).all():  # one producer, or the one broker that stored all of them

@@ -25,11 +25,15 @@ def gather(raw: Any, dtype: str | np.dtype[Any], at: Ints) -> Ints:
 def pick(data: Any, starts: Ints, ends: Ints, kind: Any, rows: Ints | None = None) -> Any:
     """An Arrow array of the bytes between these positions; `rows` reorders, -1 gives null.
 
-    Arrow copies fastest when it takes every second element of an array laid over the data, in
-    which what is between the spans are elements too. Where spans go backwards those in between
-    have a negative length, which nobody sees because nobody takes them.
+    Spans of one length are copied by numpy in half the time. Others Arrow copies fastest when it
+    takes every second element of an array laid over the data, in which what is between the spans
+    are elements too. Where spans go backwards those in between have a negative length, which nobody
+    sees because nobody takes them.
     """
     count = len(starts)
+    width = int(ends[0] - starts[0]) if count and rows is None else 0
+    if width and (ends - starts == width).all():
+        return _laid_over(gather(data, f"V{width}", starts), _steps(count, width), kind)
     offsets = np.empty(2 * count + 1, np.int32)
     offsets[:-1:2], offsets[1::2] = starts, ends
     offsets[-1] = len(data) if count else 0
@@ -50,7 +54,7 @@ def numbers(values: Ints, kind: Any) -> Any:
 def equal_texts(texts: Ints) -> Any:
     """An Arrow string array of the rows of a byte matrix."""
     count, width = texts.shape
-    return _texts(texts, np.arange(0, count * width + 1, width, dtype=np.int32))
+    return _laid_over(texts, _steps(count, width), pa.string())
 
 
 def strings(data: Ints, rows: int, widths: Ints) -> Any:
@@ -59,9 +63,13 @@ def strings(data: Ints, rows: int, widths: Ints) -> Any:
     offsets = np.zeros(rows * len(widths) + 1, np.int32)
     lines = offsets[1:].reshape(rows, len(widths))
     np.add(np.arange(rows)[:, None] * ends[-1], ends, out=lines, casting="unsafe")
-    return _texts(data, offsets)
+    return _laid_over(data, offsets, pa.string())
 
 
-def _texts(data: Ints, offsets: Ints) -> Any:
+def _steps(count: int, width: int) -> Ints:
+    return np.arange(0, count * width + 1, width, dtype=np.int32)
+
+
+def _laid_over(data: Ints, offsets: Ints, kind: Any) -> Any:
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
-    return pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
+    return pa.Array.from_buffers(kind, len(offsets) - 1, buffers)

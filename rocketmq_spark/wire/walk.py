@@ -25,21 +25,23 @@ def find_records(raw: Raw, parts: Sequence[Part], where: str) -> tuple[Ints, Int
     """Start and end of every record, part after part."""
     filled = [part for part in parts if part[1] > part[0]]
     begins, ends = np.array(filled, np.int64).reshape(-1, 2).T
-    short = np.flatnonzero(ends - begins < MIN_RECORD)
-    if len(short):
-        complain(raw, int(begins[short[0]]), where, int(ends[short[0]]))
+    lengths = ends - begins
+    short = lengths < MIN_RECORD
+    if short.any():
+        which = int(np.argmax(short))
+        complain(raw, int(begins[which]), where, int(ends[which]))
     first = np.maximum(gather(raw, ">i4", begins).astype(np.int64), MIN_RECORD)
-    counts = (ends - begins) // first
+    counts = lengths // first
     following = np.cumsum(counts)
     number = np.arange(following[-1] if len(following) else 0)
     number -= np.repeat(following - counts, counts)
     sizes = np.repeat(first, counts)
     starts = np.repeat(begins, counts) + number * sizes
-    wrong = np.flatnonzero(gather(raw, ">i4", starts) != sizes)
-    alike = counts * first == ends - begins
-    alike[np.searchsorted(following, wrong, side="right")] = False
-    if alike.all():
+    wrong = gather(raw, ">i4", starts) != sizes
+    alike = counts * first == lengths
+    if alike.all() and not wrong.any():
         return starts, starts + sizes
+    alike[np.searchsorted(following, np.flatnonzero(wrong), side="right")] = False
     found = [
         (starts[stop - count : stop], starts[stop - count : stop] + sizes[stop - count : stop])
         if guessed
