@@ -57,12 +57,12 @@ class PullSettings:
     group: str = "rocketmq_spark_reader"
     # About as many bytes as a batch, at 1 KiB a message and 32 to an answer, so that the broker
     # should have the next batch to send while we decode one. One noisy comparison spoke for it.
-    in_flight: int = 128
+    in_flight: int = 192
     largest_pull: int = 1024
-    batch_bytes: int = 4 * 1024 * 1024
+    batch_bytes: int = 3 * 1024 * 1024
     # Received and expected bytes together: what 32 answers of 256 KiB (the broker's limit) take
     # beside a batch, and little enough for a process to stay below 200 MB (memory_probe measures).
-    window_bytes: int = 12 * 1024 * 1024
+    window_bytes: int = 16 * 1024 * 1024
     # Without any progress for so long, the last error is raised.
     patience: float = 15.0
     timeout: float = 5.0
@@ -116,7 +116,8 @@ class RangeReader:
             max_bytes=settings.window_bytes,
             largest_step=settings.largest_pull,
         )
-        self._landing = Landing()  # answers stay where they were received until they are decoded
+        # Answers stay where they were received until they are decoded.
+        self._landing: Landing | None = None
         self._prefer = MASTER_ID
         self._suggested: str | None = None  # by the last answer
         self._routed = False
@@ -161,7 +162,6 @@ class RangeReader:
                 if not error.retriable:
                     raise
                 self._recover(error, address)
-        self._landing = Landing()  # whoever keeps the reader need not keep its memory
 
     def _route(self) -> Route:
         try:
@@ -176,13 +176,13 @@ class RangeReader:
 
     def _pump(self, connection: Connection, broker_name: str) -> Iterator[Any]:
         """Ask, receive and hand on, until the range is done or another broker is to be asked."""
-        window, landing, prefer = self._window, self._landing, self._prefer
-        settings = self._settings
+        window, prefer, settings = self._window, self._prefer, self._settings
+        landing = self._landing = self._landing or connection.lend_landing()
         pulls = commands.pulls(settings.group, self._queue, broker_name, self._filter.subscription)
         flying: dict[int, Ask] = {}
         landing.drop_unfinished()
         if landing.full:
-            self._make_room()
+            self._make_room(landing)
         connection.receive_into(landing)
         try:
             while not window.done:
@@ -195,11 +195,11 @@ class RangeReader:
                 enough = -(-settings.batch_bytes // 2) if landing.full else settings.batch_bytes
                 if window.takable >= enough or window.complete:
                     # New pulls are on their way, so the broker works while we decode.
-                    yield from self._decode(window.take(settings.batch_bytes))
+                    yield from self._decode(window.take(settings.batch_bytes), landing.memory)
                     # However long the reader of the batch took, it is not the broker's silence.
                     self._last_progress = time.monotonic()
                 elif landing.full:
-                    self._make_room()
+                    self._make_room(landing)
                 elif flying:
                     for ask, frame in connection.receive(time.monotonic() + settings.timeout):
                         self._judge(ask, frame, connection.address)
@@ -211,13 +211,17 @@ class RangeReader:
                 window.failed(ask)
             if connection.idle:
                 connection.receive_into(FrameBuffer())
+            if window.done:
+                # Whoever keeps the reader need not keep its memory.
+                self._landing = None
+                connection.keep_landing(landing)
 
-    def _make_room(self) -> None:
+    def _make_room(self, landing: Landing) -> None:
         """In the memory for answers: only what waits for its turn is kept, and moved together.
 
         With room for two of the usual batches, little waits when the memory is full.
         """
-        waiting, landing = self._window.waiting(), self._landing
+        waiting = self._window.waiting()
         batch = self._settings.batch_bytes
         usual = batch + min(batch, _MOST_BESIDE) + _USUAL_ANSWER
         size = max(len(landing.memory), min(4 * len(landing.memory), usual))
@@ -269,15 +273,15 @@ class RangeReader:
             raise _TryAgainError(error)
         raise error
 
-    def _decode(self, pieces: list[Piece]) -> Iterator[Any]:
+    def _decode(self, pieces: list[Piece], memory: memoryview) -> Iterator[Any]:
         for run in _runs(pieces):
-            for batch in self._decode_run(run):
+            for batch in self._decode_run(run, memory):
                 if batch.num_rows:
                     yield batch
 
-    def _decode_run(self, run: list[Piece]) -> Iterable[Any]:
+    def _decode_run(self, run: list[Piece], memory: memoryview) -> Iterable[Any]:
         return self._decoder.batches(
-            self._landing.memory,
+            memory,
             start=run[0].offset,
             end=min(run[-1].end, self._window.end),
             offset_delta=run[0].delta,

@@ -127,6 +127,10 @@ class Landing(FrameBuffer):
         self.tidy([(0, self._start)], self._end + other._end - other._start + 1)
         super().take_over(other)
 
+    def clear(self) -> None:
+        """Forget everything."""
+        self._start, self._end, self._wanted = 0, 0, 4
+
     def drop_unfinished(self) -> None:
         """The rest of a frame will not come: its connection has ended."""
         self._end, self._wanted = self._start, 4

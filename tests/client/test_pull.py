@@ -693,11 +693,12 @@ def test_memory_does_not_grow_with_the_range(
     largest, seen = 0, 0
     for got in ours:
         seen += got.num_rows
-        largest = max(largest, len(ours._landing.memory))
+        if ours._landing:
+            largest = max(largest, len(ours._landing.memory))
     assert seen == 4000
     # Two batches, an answer, and what waits for a missing one.
     assert largest <= 2 * batch + 256 * 1024 + 2_000_000 * (not filtered)
-    assert len(ours._landing.memory) < 100_000  # given back at the end
+    assert ours._landing is None  # given back at the end
 
 
 @pytest.mark.parametrize("batch_bytes", [1, 2, 100])
@@ -721,3 +722,25 @@ def test_memory_filled_by_what_the_server_asks_is_no_lost_connection(network: Ne
     network.at_once = memory
     assert read(network, 0, 100) == list(range(100))
     assert [address for address, _ in network.streams].count(MASTER) == 1
+
+
+@pytest.mark.parametrize("limit", [16 * 1024 * 1024, 1000])
+def test_the_next_read_has_the_memory_of_the_last(
+    network: Network, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rocketmq_spark.client.connection._LARGEST_KEPT", limit)
+    network.servers[MASTER] = LargeMessages(400, cap=8)
+    pool = network.pool()
+    decoder = Decoder(["queueOffset", "body"], topic="T", broker_name="b-a", queue_id=0)
+    used = []
+    for _ in range(3):
+        facts, settings = Metadata("n:1", pool, 2.0), PullSettings(batch_bytes=50_000)
+        ours = RangeReader(facts, pool, QUEUE, 0, 400, decoder, settings, Filter())
+        offsets: list[int] = []
+        for batch in ours:
+            if ours._landing:
+                used.append(ours._landing)
+            offsets += batch.column(0).to_pylist()
+        assert offsets == list(range(400))
+    assert len(network.streams) == 2  # the name server's and the broker's
+    assert (len(set(map(id, used))) == 1) == (limit > 1000)
