@@ -115,6 +115,7 @@ class RangeReader:
             depth=1 if selection.selects else settings.in_flight,
             max_bytes=settings.window_bytes,
             largest_step=settings.largest_pull,
+            typical=metadata.answer_bytes.get(queue.topic, 0.0),
         )
         # Answers stay where they were received until they are decoded.
         self._landing: Landing | None = None
@@ -211,6 +212,7 @@ class RangeReader:
                 window.failed(ask)
             if connection.idle:
                 connection.receive_into(FrameBuffer())
+            self._metadata.answer_bytes[self._queue.topic] = window.typical
             if window.done:
                 # Whoever keeps the reader need not keep its memory.
                 self._landing = None
@@ -240,11 +242,14 @@ class RangeReader:
         code, remark = frame.code, frame.remark
         if code == FOUND:
             after = number(frame, "nextBeginOffset")
-            delta = number(frame, "offsetDelta") if frame.ext.get("offsetDelta") else 0
+            # Only static topics have one.
+            delta = (
+                number(frame, "offsetDelta") if (frame.ext.get("offsetDelta") or "0") != "0" else 0
+            )
             if after <= ask.offset:
                 raise _TryAgainError(self._error(frame, address))
             body = frame.body
-            if self._window.beyond(ask, after):
+            if after > ask.end and self._window.beyond(ask, after):
                 body = before(body, ask.end - delta)
             self._window.answered(ask, after, body, delta, frame.at)
             self._progress()

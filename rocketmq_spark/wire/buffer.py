@@ -47,25 +47,25 @@ class FrameBuffer:
 
     def received(self, count: int) -> list[Frame]:
         """Account for `count` bytes in `writable()`; the frames they complete."""
-        self._end += count
+        chunk, start, end = self._chunk, self._start, self._end + count
         frames = []
-        self._wanted = 4
-        while self._end - self._start >= 4:
-            length = _LENGTH.unpack_from(self._chunk, self._start)[0]
+        wanted = 4
+        while end - start >= 4:
+            length = _LENGTH.unpack_from(chunk, start)[0]
             if length > self._max_frame:
                 raise FrameTooLargeError(
                     f"a frame of {length} bytes is announced, more than the {self._max_frame} "
                     "allowed; the peer does not speak RocketMQ's remoting protocol"
                 )
-            self._wanted = 4 + length
-            if self._end - self._start < self._wanted:
+            after = start + 4 + length
+            if end < after:
+                wanted = 4 + length
                 break
-            after = self._start + self._wanted
-            frame = decode(self._chunk[self._start + 4 : after], self._headers)
+            frame = decode(chunk[start + 4 : after], self._headers)
             frame.at = after - len(frame.body)
             frames.append(frame)
-            self._start = after
-            self._wanted = 4
+            start = after
+        self._start, self._end, self._wanted = start, end, wanted
         self._make_room()
         return frames
 

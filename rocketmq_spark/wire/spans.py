@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -57,13 +59,18 @@ def equal_texts(texts: Ints) -> Any:
     return _laid_over(texts, _steps(count, width), pa.string())
 
 
-def strings(data: Ints, rows: int, widths: Ints) -> Any:
+def strings(data: Ints, rows: int, widths: Sequence[int]) -> Any:
     """An Arrow string array of texts end to end: of these `widths`, again for each row."""
+    return _laid_over(data, _offsets(rows, tuple(widths)), pa.string())
+
+
+@lru_cache(maxsize=4)
+def _offsets(rows: int, widths: tuple[int, ...]) -> Ints:
     ends = np.cumsum(widths)
     offsets = np.zeros(rows * len(widths) + 1, np.int32)
     lines = offsets[1:].reshape(rows, len(widths))
     np.add(np.arange(rows)[:, None] * ends[-1], ends, out=lines, casting="unsafe")
-    return _laid_over(data, offsets, pa.string())
+    return offsets
 
 
 def _steps(count: int, width: int) -> Ints:

@@ -4,9 +4,9 @@
 
 The topic has 8 queues and 400,000 messages of 1 KiB with tags, keys and a property. Rows take
 turns, round after round: some rounds unmeasured, which warm the broker and the Java programs, then
-those whose median is shown. A row that did not get every message exactly once is
-an error, not a result. A missed bar is shown and is not a failure: machines differ, and so does
-what else they are doing.
+those whose median is shown. The bars are judged by the median of each round's ratio. A row that did
+not get every message exactly once is an error, not a result. A missed bar is shown and is not a
+failure: machines differ, and so does what else they are doing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rocketmq_spark.client import PullSettings
 from rocketmq_spark.local_cluster import LocalCluster
 from tests.bench import native_bench, peers, table
 from tests.bench.peers import Topic
-from tests.bench.table import WARM_UPS, Row, Sheet, verdict
+from tests.bench.table import WARM_UPS, Row, Sheet, ratio, verdict
 from tests.bench.topics import load
 
 DEPTH = PullSettings().in_flight
@@ -85,33 +85,31 @@ HEADINGS = ("", "messages/s", "all rounds, k/s", "of (3)", "of (1)")
 
 
 def cells(chosen: list[Row]) -> list[tuple[str, ...]]:
-    rates = {row.key: row.rate for row in chosen}
-    return [(row.title, *_figures(row, rates.get("lite"), rates.get("ceiling"))) for row in chosen]
+    by_key = {row.key: row for row in chosen}
+    return [(row.title, *_figures(row, by_key)) for row in chosen]
 
 
-def _figures(row: Row, lite: float | None, ceiling: float | None) -> tuple[str, ...]:
-    rate = row.rate
-    if rate is None:
+def _figures(row: Row, by_key: dict[str, Row]) -> tuple[str, ...]:
+    if row.rate is None:
         return (row.skipped or "-", "", "", "")
+    lite, ceiling = ratio(row, by_key.get("lite")), ratio(row, by_key.get("ceiling"))
     return (
-        f"{rate:,.0f}",
+        f"{row.rate:,.0f}",
         table.k(row.rates),
-        f"{rate / lite:.2f} x" if lite else "-",
-        f"{rate / ceiling:.0%}" if ceiling else "-",
+        f"{lite:.2f} x" if lite else "-",
+        f"{ceiling:.0%}" if ceiling else "-",
     )
 
 
 def bars(chosen: list[Row]) -> list[str]:
     """A sentence for each promise that this run can judge."""
-    rates = {row.key: row.rate for row in chosen}
-    read, said = rates.get("read"), []
+    by_key, said = {row.key: row for row in chosen}, []
     for other, least, words in (
         ("lite", TIMES_LITE_PULL, "of (3)"),
         ("ceiling", SHARE_OF_CEILING, "of (1)"),
     ):
-        base = rates.get(other)
-        if read and base:
-            times = read / base
+        times = ratio(by_key.get("read"), by_key.get(other))
+        if times:
             said.append(verdict(times, least, f"(2) has {times:.2f} times the rate {words}"))
     return said
 
