@@ -14,7 +14,7 @@ export PYSPARK_PYTHON        := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(BIN)/python
 export SPARK_LOCAL_IP        := 127.0.0.1
 
-.PHONY: help demo test test-source test-compat check format bench clean java jars
+.PHONY: help demo test test-source test-compat check format bench bench-plan clean java jars
 
 help:
 	@echo "make demo    a real RocketMQ and Spark on this machine: orders are counted under change"
@@ -24,6 +24,7 @@ help:
 	@echo "make check   formatter, linter and types only"
 	@echo "make format  let the formatter and the linter mend what they can"
 	@echo "make bench   how fast we read, write and stream, beside the Java client, and how fast we plan"
+	@echo "make bench-plan   how the work of planning grows, in instructions (needs valgrind, 15 minutes)"
 	@echo "make clean   remove the virtual environment and caches"
 
 demo: jars
@@ -58,6 +59,9 @@ bench: jars
 	@$(BIN)/python -m tests.bench.sink_bench
 	@$(BIN)/python -m tests.bench.stream_bench
 	@$(BIN)/python tests/bench/plan_bench.py
+
+bench-plan: $(READY)
+	@$(BIN)/python tests/bench/plan_instructions.py
 
 jars: $(READY)
 	@$(BIN)/rocketmq-spark jars

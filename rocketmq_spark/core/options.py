@@ -278,7 +278,7 @@ class SourceOptions:
         section="Speed",
     )
     pull_in_flight: int = option(
-        "pull.inFlight", parse.whole(1), "32", "Pulls on their way at once, for each task."
+        "pull.inFlight", parse.whole(1), "128", "Pulls on their way at once, for each task."
     )
     batch_bytes: int = option(
         "batchBytes", parse.size, "8m", "Size of the Arrow batches handed to Spark."
