@@ -14,14 +14,11 @@ from typing import Any
 
 from rocketmq_spark.client.transport import Stream
 from rocketmq_spark.errors import NetworkError, ProtocolError, RequestTimeoutError
-from rocketmq_spark.wire.buffer import FrameBuffer, Landing
+from rocketmq_spark.wire.buffer import FrameBuffer
 from rocketmq_spark.wire.frame import Frame
 from rocketmq_spark.wire.session import Answer, Command, Series, Session
 
 GO_AWAY = 1500
-
-# Memory for answers that is kept with a connection for whoever reads from it next.
-_LARGEST_KEPT = 16 * 1024 * 1024
 
 
 class Connection:
@@ -34,7 +31,6 @@ class Connection:
         self._stream = stream
         self._session = session
         self._early: list[Answer] = []
-        self._spare: Landing | None = None
 
     def submit(self, requests: Iterable[tuple[Command, Any]], deadline: float) -> None:
         """Send requests at once; each answer will come out of `receive` with its token."""
@@ -52,18 +48,6 @@ class Connection:
     def receive_into(self, buffer: FrameBuffer) -> None:
         """From now on, bodies of answers are views into this buffer's memory."""
         self._session.receive_into(buffer)
-
-    def lend_landing(self) -> Landing:
-        """Memory to receive many answers into. New memory would cost a short read more than all
-        that it then does with it, so what the last reader used is lent again."""
-        landing, self._spare = self._spare or Landing(), None
-        return landing
-
-    def keep_landing(self, landing: Landing) -> None:
-        """What it holds is needed no more; nor is the memory, by the one who gives it."""
-        if len(landing.memory) <= _LARGEST_KEPT:
-            landing.clear()
-            self._spare = landing
 
     def receive(self, deadline: float) -> list[Answer]:
         """At least one answer, in the order they came; none if the buffer we were given is full."""

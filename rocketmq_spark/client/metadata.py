@@ -60,8 +60,6 @@ class Metadata:
         self._current = random.randrange(len(self._servers))
         # Read and written in single steps, so threads need no lock, and a fork finds none held.
         self._routes: dict[str, tuple[float, Route]] = {}
-        # How large a topic's answers were lately, so that its next read need not feel its way.
-        self.answer_bytes: dict[str, float] = {}
 
     # --- name servers -------------------------------------------------------------------------
 

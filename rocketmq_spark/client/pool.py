@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 from rocketmq_spark.client.connection import GO_AWAY, Connection
 from rocketmq_spark.errors import ConnectionLostError, from_answer
+from rocketmq_spark.wire.buffer import Landing
 from rocketmq_spark.wire.frame import Frame
 from rocketmq_spark.wire.session import Command
 
@@ -21,6 +22,11 @@ SUCCESS = 0
 
 # Servers close a connection that has been silent for 120 s; half of it leaves no race.
 IDLE_SECONDS = 60.0
+
+# Memory for answers that is kept for whoever reads next: so many, and as large as two batches of
+# Spark's usual size.
+_SPARE_LANDINGS = 2
+_LARGEST_SPARE = 20 * 1024 * 1024
 
 Connect = Callable[[str, float], Connection]
 
@@ -37,6 +43,7 @@ class Pool:
         # nobody finished: that gives its connection back.
         self._lock = threading.RLock()
         self._idle: dict[str, list[tuple[float, Connection]]] = {}  # with when it came back
+        self._spares: list[Landing] = []  # used in single steps, so without the lock
 
     @contextmanager
     def connection(self, address: str, deadline: float) -> Iterator[Connection]:
@@ -49,6 +56,20 @@ class Pool:
                 self._give_back(connection)
             else:
                 connection.close()
+
+    def lend_landing(self) -> Landing:
+        """Memory to receive many answers into. To grow it anew costs a short read as much as all
+        that it does with it, so what another reader has used is lent again."""
+        try:
+            return self._spares.pop()
+        except IndexError:
+            return Landing()
+
+    def keep_landing(self, landing: Landing) -> None:
+        """What it holds is needed no more, nor is the memory, by the one who gives it."""
+        if len(self._spares) < _SPARE_LANDINGS and len(landing.memory) <= _LARGEST_SPARE:
+            landing.clear()
+            self._spares.append(landing)
 
     def ask(self, address: str, command: Command, what: str, deadline: float) -> Frame:
         """The answer to `command`; anything but success is an exception that starts with `what`."""
@@ -85,6 +106,7 @@ class Pool:
         with self._lock:
             gone = self._connections()
             self._idle.clear()
+        self._spares.clear()
         for connection in gone:
             connection.close()
 

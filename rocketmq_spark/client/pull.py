@@ -55,12 +55,12 @@ class PullSettings:
     """How a range is read."""
 
     group: str = "rocketmq_spark_reader"
-    # About as many bytes as a batch, at 1 KiB a message and 32 to an answer, so that the broker
-    # should have the next batch to send while we decode one. One noisy comparison spoke for it.
+    # About two batches, at 1 KiB a message and 32 to an answer: the broker has the next one to send
+    # while we decode one, also if some answers are late.
     in_flight: int = 192
     largest_pull: int = 1024
     batch_bytes: int = 3 * 1024 * 1024
-    # Received and expected bytes together: what 32 answers of 256 KiB (the broker's limit) take
+    # Received and expected bytes together: what 48 answers of 256 KiB (the broker's limit) take
     # beside a batch, and little enough for a process to stay below 200 MB (memory_probe measures).
     window_bytes: int = 16 * 1024 * 1024
     # Without any progress for so long, the last error is raised.
@@ -115,7 +115,6 @@ class RangeReader:
             depth=1 if selection.selects else settings.in_flight,
             max_bytes=settings.window_bytes,
             largest_step=settings.largest_pull,
-            typical=metadata.answer_bytes.get(queue.topic, 0.0),
         )
         # Answers stay where they were received until they are decoded.
         self._landing: Landing | None = None
@@ -143,6 +142,16 @@ class RangeReader:
         self._batches.close()
 
     def _read(self) -> Generator[Any, None, None]:
+        try:
+            yield from self._read_all()
+        finally:
+            # However it ends, whoever keeps the reader need not keep its memory.
+            self._window.forget_ready()
+            if self._landing:
+                self._pool.keep_landing(self._landing)
+                self._landing = None
+
+    def _read_all(self) -> Iterator[Any]:
         if self._filter.subscription.kind == commands.SQL92:
             what = f"cannot filter by {self._filter.subscription.expression!r} in"
             self._metadata.ask_queue_broker(self._queue, self._check_filter, what)
@@ -178,7 +187,7 @@ class RangeReader:
     def _pump(self, connection: Connection, broker_name: str) -> Iterator[Any]:
         """Ask, receive and hand on, until the range is done or another broker is to be asked."""
         window, prefer, settings = self._window, self._prefer, self._settings
-        landing = self._landing = self._landing or connection.lend_landing()
+        landing = self._landing = self._landing or self._pool.lend_landing()
         pulls = commands.pulls(settings.group, self._queue, broker_name, self._filter.subscription)
         flying: dict[int, Ask] = {}
         landing.drop_unfinished()
@@ -212,11 +221,6 @@ class RangeReader:
                 window.failed(ask)
             if connection.idle:
                 connection.receive_into(FrameBuffer())
-            self._metadata.answer_bytes[self._queue.topic] = window.typical
-            if window.done:
-                # Whoever keeps the reader need not keep its memory.
-                self._landing = None
-                connection.keep_landing(landing)
 
     def _make_room(self, landing: Landing) -> None:
         """In the memory for answers: only what waits for its turn is kept, and moved together.
@@ -242,14 +246,11 @@ class RangeReader:
         code, remark = frame.code, frame.remark
         if code == FOUND:
             after = number(frame, "nextBeginOffset")
-            # Only static topics have one.
-            delta = (
-                number(frame, "offsetDelta") if (frame.ext.get("offsetDelta") or "0") != "0" else 0
-            )
+            delta = number(frame, "offsetDelta") if frame.ext.get("offsetDelta") else 0
             if after <= ask.offset:
                 raise _TryAgainError(self._error(frame, address))
             body = frame.body
-            if after > ask.end and self._window.beyond(ask, after):
+            if self._window.beyond(ask, after):
                 body = before(body, ask.end - delta)
             self._window.answered(ask, after, body, delta, frame.at)
             self._progress()

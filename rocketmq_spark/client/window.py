@@ -77,7 +77,6 @@ class Window:
         depth: int,
         max_bytes: int,
         largest_step: int = 1024,
-        typical: float = 0.0,
     ) -> None:
         self.position = start  # everything before it has been handed on
         self.end = end
@@ -91,7 +90,7 @@ class Window:
         self._ready_bytes = 0
         self._next_ready = start  # end of the unbroken run of ready pieces
         self._run_bytes = 0
-        self.typical = typical  # size of an answer: the largest seen lately
+        self._typical = 0.0  # size of an answer: the largest seen lately
         self._step = min(FIRST_STEP, largest_step)
         self._full = 0
         self._patience = _FIRST_PATIENCE
@@ -126,11 +125,11 @@ class Window:
         return found
 
     def _room(self) -> int:
-        if not self.typical:
+        if not self._typical:
             return min(_FIRST_DEPTH, self._depth)
         free = self._max_bytes - self._ready_bytes
         # Always one, or a message larger than the limit could never be read.
-        return max(1, min(self._depth, int(free / self.typical)))
+        return max(1, min(self._depth, int(free / self._typical)))
 
     def _probe(self, end: int) -> int:
         """Now and then thrice as many more: perhaps the broker gives more at once by now."""
@@ -144,7 +143,7 @@ class Window:
         self._flying -= 1
         end = ask.end
         if body:
-            self.typical = max(len(body), self.typical * 0.95)
+            self._typical = max(len(body), self._typical * 0.95)
             self._learn(ask, after - ask.offset)
         if after < end:
             heappush(self._holes, (after, end - after))
@@ -223,6 +222,10 @@ class Window:
         self._ready_bytes -= size
         self._run_bytes -= size
         return pieces
+
+    def forget_ready(self) -> None:
+        """Nobody will take any more."""
+        self._ready.clear()
 
     def waiting(self) -> list[Piece]:
         """Ready pieces in the order of their places in memory."""

@@ -72,11 +72,11 @@ class Repeated:
         self._made: dict[str, tuple[Any, Any]] = {}
 
     def column(self, name: str, value: Any, rows: int) -> Any:
-        known, array = self._made.get(name, (None, ()))
-        if known != value or len(array) < rows:
-            array = pa.repeat(pa.scalar(value, SCHEMA.field(name).type), rows)
-            self._made[name] = value, array
-        return array.slice(0, rows)
+        made = self._made.get(name)
+        if made is None or made[0] != value or len(made[1]) < rows:
+            made = value, pa.repeat(pa.scalar(value, SCHEMA.field(name).type), rows)
+            self._made[name] = made
+        return made[1].slice(0, rows)
 
 
 def hosts(rows: Rows, name: str, repeated: Repeated) -> Any:
@@ -105,9 +105,9 @@ def message_ids(rows: Rows, unique: Any) -> Any:
 _HEX = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), np.uint16)
 
 
-def _hexadecimal(numbers: Ints) -> Any:
+def _hexadecimal(values: Ints) -> Any:
     """Each as sixteen digits."""
-    digits = _HEX[numbers.astype(">i8").view(np.uint8)]
-    offsets = np.arange(0, 16 * len(numbers) + 1, 16, dtype=np.int32)
+    digits = _HEX[values.astype(">i8").view(np.uint8)]
+    offsets = np.arange(0, 16 * len(values) + 1, 16, dtype=np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(digits)]
-    return pa.Array.from_buffers(pa.string(), len(numbers), buffers)
+    return pa.Array.from_buffers(pa.string(), len(values), buffers)

@@ -144,7 +144,7 @@ class Decoder:
     def _column(self, name: str, rows: Rows, table: _Properties | None) -> Any:
         if name in self._constants:
             return self._repeated.column(name, self._constants[name], len(rows))
-        if name in _HOSTS:
+        if name in _HOST_COLUMNS:
             return made.hosts(rows, name, self._repeated)
         if table is not None and name in FROM_PROPERTIES:
             return _PROPERTY_COLUMNS[name](rows, table)
@@ -170,7 +170,7 @@ def _between(rows: Rows, start: int | None, end: int | None) -> Rows:
     return rows.take(keep)
 
 
-_HOSTS = ("bornHost", "storeHost")
+_HOST_COLUMNS = ("bornHost", "storeHost")
 
 _COLUMNS: dict[str, Callable[[Rows], Any]] = {
     "queueOffset": lambda rows: numbers(rows.fields["queue_offset"], pa.int64()),

@@ -8,7 +8,6 @@ Whatever is not exactly like that is left to `PropertyTable`, whose answers thes
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -41,16 +40,11 @@ class LikeProperties:
     def column(self) -> Any:
         """All of them as a map column."""
         rows, count = len(self.values), len(self.names)
+        text = np.frombuffer(b"".join(self.names) * rows, np.uint8)
+        names = strings(text, rows, [len(name) for name in self.names])
         values = strings(self.values, rows, self.widths)
         first = np.arange(0, rows * count + 1, count, dtype=np.int32)
-        return pa.MapArray.from_arrays(pa.array(first), _repeated(tuple(self.names), rows), values)
-
-
-@lru_cache(maxsize=2)
-def _repeated(names: tuple[bytes, ...], rows: int) -> Any:
-    """These names again and again: in batch after batch the same."""
-    text = np.frombuffer(b"".join(names) * rows, np.uint8)
-    return strings(text, rows, [len(name) for name in names])
+        return pa.MapArray.from_arrays(pa.array(first), names, values)
 
 
 def read_like(data: Raw, starts: Ints, ends: Ints) -> LikeProperties | None:

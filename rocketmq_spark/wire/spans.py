@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -50,6 +49,7 @@ def pick(data: Any, starts: Ints, ends: Ints, kind: Any, rows: Ints | None = Non
 def numbers(values: Ints, kind: Any) -> Any:
     """An Arrow array over the memory of these numbers, which must be as wide as `kind` says."""
     plain = np.ascontiguousarray(values)
+    assert 8 * plain.itemsize == kind.bit_width
     return pa.Array.from_buffers(kind, len(plain), [None, pa.py_buffer(plain)])
 
 
@@ -61,16 +61,11 @@ def equal_texts(texts: Ints) -> Any:
 
 def strings(data: Ints, rows: int, widths: Sequence[int]) -> Any:
     """An Arrow string array of texts end to end: of these `widths`, again for each row."""
-    return _laid_over(data, _offsets(rows, tuple(widths)), pa.string())
-
-
-@lru_cache(maxsize=4)
-def _offsets(rows: int, widths: tuple[int, ...]) -> Ints:
     ends = np.cumsum(widths)
     offsets = np.zeros(rows * len(widths) + 1, np.int32)
     lines = offsets[1:].reshape(rows, len(widths))
     np.add(np.arange(rows)[:, None] * ends[-1], ends, out=lines, casting="unsafe")
-    return offsets
+    return _laid_over(data, offsets, pa.string())
 
 
 def _steps(count: int, width: int) -> Ints:

@@ -6,7 +6,7 @@ Seconds grow faster than the work when what fits in a cache at one size does not
 Python's own sort of the same queues took 9 to 20 times as long for ten times as many here.
 Instructions tell the work alone, and are the same on a busy machine. They are counted by valgrind
 (Debian's package of that name), which makes everything some fifty times slower, so all of it takes
-most of an hour. The bar: from one size to the next not more than n log n.
+a quarter of an hour. The bar: from one size to the next not more than n log n.
 """
 
 from __future__ import annotations

@@ -724,23 +724,47 @@ def test_memory_filled_by_what_the_server_asks_is_no_lost_connection(network: Ne
     assert [address for address, _ in network.streams].count(MASTER) == 1
 
 
-@pytest.mark.parametrize("limit", [16 * 1024 * 1024, 1000])
-def test_the_next_read_has_the_memory_of_the_last(
-    network: Network, limit: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rocketmq_spark.client.connection._LARGEST_KEPT", limit)
-    network.servers[MASTER] = LargeMessages(400, cap=8)
+def landings_used(network: Network, batch_bytes: int, wanted: int) -> list[Any]:
+    """Of three reads one after the other; each is checked."""
     pool = network.pool()
     decoder = Decoder(["queueOffset", "body"], topic="T", broker_name="b-a", queue_id=0)
     used = []
     for _ in range(3):
-        facts, settings = Metadata("n:1", pool, 2.0), PullSettings(batch_bytes=50_000)
-        ours = RangeReader(facts, pool, QUEUE, 0, 400, decoder, settings, Filter())
+        facts, settings = Metadata("n:1", pool, 2.0), PullSettings(batch_bytes=batch_bytes)
+        ours = RangeReader(facts, pool, QUEUE, 0, wanted, decoder, settings, Filter())
         offsets: list[int] = []
         for batch in ours:
-            if ours._landing:
-                used.append(ours._landing)
+            used.append(ours._landing)
             offsets += batch.column(0).to_pylist()
-        assert offsets == list(range(400))
+        assert offsets == list(range(wanted))
+        assert ours._landing is None
     assert len(network.streams) == 2  # the name server's and the broker's
-    assert (len(set(map(id, used))) == 1) == (limit > 1000)
+    return used
+
+
+# The client's own batches, and those of a stream.
+@pytest.mark.parametrize("batch_bytes", [3 << 20, 8 << 20])
+def test_the_next_read_has_the_memory_of_the_last(network: Network, batch_bytes: int) -> None:
+    network.servers[MASTER] = LargeMessages(6000, cap=8)
+    used = landings_used(network, batch_bytes, 6000)
+    assert len(set(map(id, used))) == 1
+    assert len(used[0].memory) > 2 * batch_bytes
+
+
+def test_memory_that_grew_too_large_is_not_kept(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rocketmq_spark.client.pool._LARGEST_SPARE", 1000)
+    network.servers[MASTER] = LargeMessages(400, cap=8)
+    assert len(set(map(id, landings_used(network, 50_000, 400)))) == 3
+
+
+def test_a_reader_that_is_closed_early_gives_its_memory_back(network: Network) -> None:
+    network.servers[MASTER] = LargeMessages(400, cap=8)
+    ours = reader(network, 0, 400, batch_bytes=50_000)
+    next(ours)
+    landing = ours._landing
+    ours.close()
+    assert ours._landing is None
+    assert not ours._window.waiting()
+    assert ours._pool.lend_landing() is landing

@@ -437,6 +437,18 @@ def test_unknown_columns() -> None:
         decoder(["body", "offset"])
 
 
+@pytest.mark.parametrize("consumer_id", ["", "10.0.0.7@3#0"])
+def test_a_batch_without_rows_and_then_one_with(consumer_id: str) -> None:
+    ours = decoder(None, consumer_id)
+    raw = encode_message(GOOD)
+    beyond = GOOD.queue_offset + 1
+    for nothing in (ours.decode(b""), ours.decode(raw, start=beyond), ours.decode(raw, end=0)):
+        assert nothing.num_rows == 0
+        assert nothing.schema == SCHEMA
+        nothing.validate(full=True)
+    assert ours.decode(raw)["consumerId"].to_pylist() == [consumer_id or None]
+
+
 def test_no_consumer_is_null() -> None:
     assert decoder(["consumerId"], "").decode(encode_message(GOOD)).to_pylist() == [
         {"consumerId": None}
