@@ -1,4 +1,4 @@
-"""Our answers against those of RocketMQ's own classes (tests/java/RecordAllocations.java)."""
+"""Our answers against those of RocketMQ's own classes (tests/data/RecordAllocations.java)."""
 
 from __future__ import annotations
 

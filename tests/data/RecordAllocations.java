@@ -29,7 +29,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 /**
  * Records what RocketMQ's own allocation classes answer, for tests/core/test_allocate_java.py.
  *
- *   java -cp 'JARS/*' tests/java/RecordAllocations.java tests/data/java_allocations.json.gz
+ *   java -cp 'JARS/*' tests/data/RecordAllocations.java tests/data/java_allocations.json.gz
  *
  * JARS holds rocketmq-client 5.5.0 with its dependencies. The cases are random but seeded: the same
  * jars write the same bytes. Queues and members are written in a shuffled order, and sorted only for

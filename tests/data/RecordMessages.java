@@ -22,7 +22,7 @@ import org.apache.rocketmq.common.sysflag.MessageSysFlag;
  * Writes tests/data/java_messages.jsonl: records that RocketMQ's own classes encode, and what a Java
  * consumer reads out of each. One record a line, with its messages (several for an inner batch).
  *
- * <p>java -cp 'rocketmq-5.5.0-jars/*' tests/java/RecordMessages.java tests/data/java_messages.jsonl
+ * <p>java -cp 'rocketmq-5.5.0-jars/*' tests/data/RecordMessages.java tests/data/java_messages.jsonl
  */
 public class RecordMessages {
     static final Random DICE = new Random(20240611);
