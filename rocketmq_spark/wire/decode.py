@@ -111,15 +111,15 @@ class Decoder:
         without it, all over `raw`. Nothing of the result points into `raw`.
         """
         rows = read_rows(raw, self._fields, self.where, parts)
-        if not (rows.fields["sys_flag"] & _TO_BE_OPENED).any():
-            rows.fields["queue_offset"] += offset_delta
-            yield self._batch(_between(rows, start, end), tags)
-            return
-        if parts is not None:
+        opened = (rows.fields["sys_flag"] & _TO_BE_OPENED).any()
+        if opened and parts is not None:
             # What is opened needs neighbours in their order.
             raw = b"".join([memoryview(raw)[first:stop] for first, stop in parts])
             rows = read_rows(raw, self._fields, self.where)
         rows.fields["queue_offset"] += offset_delta
+        if not opened:
+            yield self._batch(_between(rows, start, end), tags)
+            return
         some_inner = bool(is_inner_batch(rows).any())
         # A batch that begins before `start` may reach into the range.
         rows = _between(rows, None if some_inner else start, end)
