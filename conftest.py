@@ -35,7 +35,7 @@ WITH_PROCESSES = {"cli", "cluster", "examples", "spark"}
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Two more tries for what a busy machine can disturb; the summary names each that took one."""
-    if WITH_PROCESSES & set(item.path.parts):
+    if not WITH_PROCESSES.isdisjoint(item.path.relative_to(item.config.rootpath).parts):
         item.add_marker(pytest.mark.flaky(reruns=2))
 
 
