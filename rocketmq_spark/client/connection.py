@@ -61,9 +61,9 @@ class Connection:
         token = object()
         self.submit([(command, token)], deadline)
         while True:
-            for answer in self.receive(deadline):
-                if answer.token is token:
-                    return answer.frame
+            for asked, frame in self.receive(deadline):
+                if asked is token:
+                    return frame
 
     @property
     def idle(self) -> bool:
@@ -97,7 +97,7 @@ class Connection:
         replies = self._session.replies()
         if replies:
             self._stream.send(replies, deadline)
-        if any(answer.frame.code == GO_AWAY for answer in answers):
+        if GO_AWAY in [frame.code for _, frame in answers]:
             self.draining = True
         return answers
 

@@ -215,10 +215,9 @@ class Dispatcher:
         return True
 
     def _receive(self, lane: _Lane) -> None:
-        for answer in lane.connection.receive(self._deadline()):
-            request: Request = answer.token
+        for request, frame in lane.connection.receive(self._deadline()):
             del lane.flying[id(request)]
-            self._settle(request, answer.frame, lane)
+            self._settle(request, frame, lane)
         if lane.connection.draining and not lane.flying:
             self._drop(lane)
 

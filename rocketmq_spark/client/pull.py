@@ -232,10 +232,8 @@ class RangeReader:
         usual = batch + min(batch, _MOST_BESIDE) + _USUAL_ANSWER
         size = max(len(landing.memory), min(4 * len(landing.memory), usual))
         places = landing.tidy([piece.span for piece in waiting], size)
-        self._window.moved(
-            piece._replace(at=at, body=landing.memory[at : at + len(piece.body)])
-            for piece, at in zip(waiting, places, strict=True)
-        )
+        for piece, at in zip(waiting, places, strict=True):
+            piece.at, piece.body = at, landing.memory[at : at + len(piece.body)]
 
     def _check_filter(self, _: str) -> Any:
         group, topic = self._settings.group, self._queue.topic
@@ -246,7 +244,8 @@ class RangeReader:
         code, remark = frame.code, frame.remark
         if code == FOUND:
             after = number(frame, "nextBeginOffset")
-            delta = number(frame, "offsetDelta") if frame.ext.get("offsetDelta") else 0
+            moved = frame.ext.get("offsetDelta") or "0"
+            delta = 0 if moved == "0" else number(frame, "offsetDelta")
             if after <= ask.offset:
                 raise _TryAgainError(self._error(frame, address))
             body = frame.body

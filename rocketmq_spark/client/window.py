@@ -14,11 +14,9 @@ No sockets and no clock: it is told of answers and says what to do.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from operator import attrgetter
-from typing import NamedTuple
 
 from rocketmq_spark.wire.frame import Buffer
 
@@ -53,7 +51,8 @@ class Ask:
         return self.count + self.extra
 
 
-class Piece(NamedTuple):
+@dataclass(slots=True)
+class Piece:
     """What came for [offset, end): message bytes, what to add to their offsets, and the place of
     the bytes in the memory they were received into."""
 
@@ -106,8 +105,10 @@ class Window:
 
     def asks(self) -> list[Ask]:
         """What to ask for now; each must end in `answered` or `failed`."""
-        found = []
+        found: list[Ask] = []
         room = self._room()
+        if not self._holes and self._flying > room - room // 4:
+            return found  # many at once cost both sides less
         while self._flying < room:
             if self._holes:
                 offset, count = heappop(self._holes)
@@ -230,10 +231,6 @@ class Window:
     def waiting(self) -> list[Piece]:
         """Ready pieces in the order of their places in memory."""
         return sorted(self._ready.values(), key=attrgetter("at"))
-
-    def moved(self, pieces: Iterable[Piece]) -> None:
-        """These pieces have the same bytes in another place now."""
-        self._ready.update((piece.offset, piece) for piece in pieces)
 
     def __repr__(self) -> str:
         return (

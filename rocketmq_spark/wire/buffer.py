@@ -61,9 +61,7 @@ class FrameBuffer:
             if end < after:
                 wanted = 4 + length
                 break
-            frame = decode(chunk[start + 4 : after], self._headers)
-            frame.at = after - len(frame.body)
-            frames.append(frame)
+            frames.append(decode(chunk, start + 4, after, self._headers))
             start = after
         self._start, self._end, self._wanted = start, end, wanted
         self._make_room()

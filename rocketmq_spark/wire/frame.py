@@ -116,36 +116,40 @@ def _encode_binary(frame: Frame) -> bytes:
     return b"".join((start, _INT.pack(len(remark)), remark, _INT.pack(len(entries)), entries))
 
 
-def json_pattern(code: int, ext: Mapping[str, str], varying: Iterable[str]) -> str:
+def json_pattern(code: int, ext: Mapping[str, str], varying: Iterable[str]) -> bytes:
     """The header of requests that differ only in `varying`: to be filled with the request's own
     number and then with a number for each of those fields."""
     fixed = [f"{_quote(name)}:{_quote(value)}".replace("%", "%%") for name, value in ext.items()]
-    return _json_header(code, VERSION, "%d", 0, [*fixed, *(f'{_quote(n)}:"%d"' for n in varying)])
+    fields = [*fixed, *(f'{_quote(name)}:"%d"' for name in varying)]
+    return _json_header(code, VERSION, "%d", 0, fields).encode()
 
 
-def fill_in(pattern: str, *numbers: int) -> bytes:
+def fill_in(pattern: bytes, *numbers: int) -> bytes:
     """The bytes of a request without a body, from its pattern."""
-    header = (pattern % numbers).encode()
+    header = pattern % numbers
     return _LENGTHS.pack(4 + len(header), len(header)) + header
 
 
-def decode(data: memoryview, memory: HeaderMemory | None = None) -> Frame:
-    """A frame from the bytes after its length prefix. The body is a view, not a copy."""
-    if len(data) < 4:
-        raise FrameError(f"a frame of {len(data)} bytes is too short to hold a header")
-    word = _LENGTH.unpack_from(data)[0]
-    kind, header_end = word >> 24, 4 + (word & 0xFFFFFF)
-    if header_end > len(data):
+def decode(data: memoryview, start: int, end: int, memory: HeaderMemory | None = None) -> Frame:
+    """The frame between these places, without its length. The body is a view, not a copy."""
+    if end - start < 4:
+        raise FrameError(f"a frame of {end - start} bytes is too short to hold a header")
+    word = _LENGTH.unpack_from(data, start)[0]
+    kind, at = word >> 24, start + 4 + (word & 0xFFFFFF)
+    if at > end:
         raise FrameError(
-            f"a frame of {len(data)} bytes says its header has {header_end - 4} bytes; "
+            f"a frame of {end - start} bytes says its header has {at - start - 4} bytes; "
             "the peer does not speak RocketMQ's remoting protocol"
         )
-    header, body = bytes(data[4:header_end]), data[header_end:]
+    header, body = bytes(data[start + 4 : at]), data[at:end]
     if kind == JSON_HEADER:
-        return memory.decode(header, body) if memory else _decode_json(header, body)
-    if kind == BINARY_HEADER:
-        return _decode_binary(header, body)
-    raise FrameError(f"unknown header kind {kind}; only 0 (JSON) and 1 (binary) exist")
+        frame = memory.decode(header, body) if memory else _decode_json(header, body)
+    elif kind == BINARY_HEADER:
+        frame = _decode_binary(header, body)
+    else:
+        raise FrameError(f"unknown header kind {kind}; only 0 (JSON) and 1 (binary) exist")
+    frame.at = at
+    return frame
 
 
 _OFFSET = b'"nextBeginOffset":"'
@@ -161,26 +165,38 @@ class HeaderMemory:
     """
 
     def __init__(self) -> None:
-        self._rest: tuple[bytes, ...] = ()
-        self._known = Frame(0)
+        self._known: Frame | None = None
+        self._before = self._between = self._after = b""  # the two numbers
 
     def decode(self, header: bytes, body: memoryview) -> Frame:
-        before, _, tail = header.partition(_OFFSET)
-        offset, _, tail = tail.partition(b'"')
-        between, _, tail = tail.partition(_OPAQUE)
-        opaque, _, after = tail.partition(b",")
-        rest = (before, between, after)
-        plain = offset.isdigit() and opaque.isdigit() and len(opaque) <= 10 and opaque[0] != _ZERO
-        if rest != self._rest or not plain:
-            frame = _decode_json(header, body)
-            twice = any(header.count(name) > 1 for name in (_OFFSET, _OPAQUE))
-            as_read = (frame.ext.get("nextBeginOffset", "").encode(), b"%d" % frame.opaque)
-            if not twice and as_read == (offset, opaque):
-                self._rest, self._known = rest, replace(frame, ext=dict(frame.ext), body=b"")
-            return frame
-        known = self._known
-        ext = {**known.ext, "nextBeginOffset": offset.decode()}
-        return Frame(known.code, int(opaque), known.flag, ext, known.remark, body, known.version)
+        before, after, known = self._before, self._after, self._known
+        if known and header.startswith(before) and header.endswith(after):
+            numbers = header[len(before) : len(header) - len(after)]
+            offset, _, opaque = numbers.partition(self._between)
+            if _plain(offset, opaque):
+                ext = {**known.ext, "nextBeginOffset": offset.decode()}
+                return Frame(
+                    known.code, int(opaque), known.flag, ext, known.remark, body, known.version
+                )
+        frame = _decode_json(header, body)
+        self._learn(header, frame)
+        return frame
+
+    def _learn(self, header: bytes, frame: Frame) -> None:
+        before, name, tail = header.partition(_OFFSET)
+        offset, quote, tail = tail.partition(b'"')
+        between, second, tail = tail.partition(_OPAQUE)
+        opaque, comma, after = tail.partition(b",")
+        once = header.count(_OFFSET) == 1 == header.count(_OPAQUE)
+        as_read = (frame.ext.get("nextBeginOffset", "").encode(), b"%d" % frame.opaque)
+        if once and _plain(offset, opaque) and as_read == (offset, opaque):
+            self._before, self._after = before + name, comma + after
+            self._between = quote + between + second
+            self._known = replace(frame, ext=dict(frame.ext), body=b"")
+
+
+def _plain(offset: bytes, opaque: bytes) -> bool:
+    return offset.isdigit() and opaque.isdigit() and len(opaque) <= 10 and opaque[0] != _ZERO
 
 
 def _decode_json(raw: bytes, body: Buffer) -> Frame:

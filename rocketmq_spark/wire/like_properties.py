@@ -8,6 +8,7 @@ Whatever is not exactly like that is left to `PropertyTable`, whose answers thes
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -40,11 +41,18 @@ class LikeProperties:
     def column(self) -> Any:
         """All of them as a map column."""
         rows, count = len(self.values), len(self.names)
-        text = np.frombuffer(b"".join(self.names) * rows, np.uint8)
-        names = strings(text, rows, [len(name) for name in self.names])
+        room = 1 << (rows - 1).bit_length()
+        names = _again_and_again(tuple(self.names), room).slice(0, rows * count)
         values = strings(self.values, rows, self.widths)
         first = np.arange(0, rows * count + 1, count, dtype=np.int32)
         return pa.MapArray.from_arrays(pa.array(first), names, values)
+
+
+@lru_cache(maxsize=4)
+def _again_and_again(names: tuple[bytes, ...], rows: int) -> Any:
+    """The same for batch after batch, so it is kept: for some more rows than one has."""
+    text = np.frombuffer(b"".join(names) * rows, np.uint8)
+    return strings(text, rows, [len(name) for name in names])
 
 
 def read_like(data: Raw, starts: Ints, ends: Ints) -> LikeProperties | None:

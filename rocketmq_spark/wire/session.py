@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from rocketmq_spark.wire.acl import Credentials
 from rocketmq_spark.wire.buffer import FrameBuffer
@@ -22,6 +22,8 @@ from rocketmq_spark.wire.frame import (
 )
 
 REQUEST_CODE_NOT_SUPPORTED = 3
+
+_NOBODY = object()  # waits for this answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +50,9 @@ class Series:
         return Command(self._code, {**self._ext, **dict(varying)})
 
 
-class Answer(NamedTuple):
-    """A response and whatever the asker attached to its request."""
-
-    token: Any
-    frame: Frame
+# Whatever the asker attached to a request, and the response. A plain tuple, for a read has one of
+# them for each few messages.
+Answer = tuple[Any, Frame]
 
 
 class Session:
@@ -88,8 +88,7 @@ class Session:
         """`request` for one of a series, at a fraction of the cost if nothing has to be signed."""
         if self._credentials or self._fields:
             return self.request(series.command(numbers), token)
-        opaque = self._number(token)
-        return fill_in(series.pattern, opaque, *numbers)
+        return fill_in(series.pattern, self._number(token), *numbers)
 
     def receive_into(self, buffer: FrameBuffer) -> None:
         """From now on, bytes are received into this buffer."""
@@ -112,13 +111,13 @@ class Session:
         refused politely: this client has nothing to say about consumers, but silence would make
         an operator's command hang.
         """
-        answers = []
-        pending = self._pending
+        answers: list[Answer] = []
+        forget = self._pending.pop
         for frame in self._buffer.received(count):
             if not frame.flag & RESPONSE_FLAG:
                 self._refuse(frame)
-            elif frame.opaque in pending:
-                answers.append(Answer(pending.pop(frame.opaque), frame))
+            elif (token := forget(frame.opaque, _NOBODY)) is not _NOBODY:
+                answers.append((token, frame))
         return answers
 
     def replies(self) -> bytes:

@@ -52,7 +52,7 @@ def test_many_at_once_are_one_write_and_answers_keep_their_tokens() -> None:
     assert len(stream.deadlines) == 1
     stream.push(*[Frame(0, r.opaque, 1, body=r.body) for r in reversed(stream.requests)])
     answers = connection.receive(SOON)
-    assert [(a.token, bytes(a.frame.body)) for a in answers] == [
+    assert [(token, bytes(frame.body)) for token, frame in answers] == [
         ("c", b"c"),
         ("b", b"b"),
         ("a", b"a"),
@@ -62,11 +62,11 @@ def test_many_at_once_are_one_write_and_answers_keep_their_tokens() -> None:
 def test_what_is_left_waiting_makes_it_busy() -> None:
     connection, stream = connect(in_turn((), answer()))
     connection.submit([(Command(11, {}), "first"), (Command(11, {}), "second")], SOON)
-    assert [a.token for a in connection.receive(SOON)] == ["second"]
+    assert [token for token, _ in connection.receive(SOON)] == ["second"]
     assert not connection.idle
     assert repr(connection) == "<Connection b:1 1 in flight>"
     stream.push(Frame(0, stream.requests[0].opaque, 1))
-    assert [a.token for a in connection.receive(SOON)] == ["first"]
+    assert [token for token, _ in connection.receive(SOON)] == ["first"]
     assert connection.idle
 
 
@@ -116,7 +116,7 @@ def test_the_end_fails_everything_at_once() -> None:
 def test_answers_that_came_before_the_end_are_not_lost() -> None:
     connection, _ = connect(in_turn(answer(), (answer(), CUT)))
     connection.submit([(Command(11, {}), n) for n in range(2)], SOON)
-    assert [a.token for a in connection.receive(SOON)] == [0, 1]
+    assert [token for token, _ in connection.receive(SOON)] == [0, 1]
 
 
 @pytest.mark.parametrize(

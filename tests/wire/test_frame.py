@@ -139,7 +139,8 @@ def test_an_empty_value_is_left_out_of_a_binary_header() -> None:
 
 def test_json_values_that_are_no_text_become_text() -> None:
     header = b'{"code":0,"opaque":3,"flag":1,"extFields":{"offset":12,"none":null},"remark":null}'
-    frame = decode(memoryview(struct.pack(">I", len(header)) + header))
+    raw = memoryview(struct.pack(">I", len(header)) + header)
+    frame = decode(raw, 0, len(raw))
     assert frame.ext == {"offset": "12", "none": ""}
     assert frame.remark == ""
     assert frame.version == 0

@@ -47,9 +47,9 @@ def test_answers_come_in_any_order() -> None:
     assert session.pending == ["a", "b", "c"]
     late, early, last = requests[0], requests[2], requests[1]
     answers = receive(session, respond(early, body=b"C") + respond(late, body=b"A"))
-    assert [(a.token, bytes(a.frame.body)) for a in answers] == [("c", b"C"), ("a", b"A")]
+    assert [(token, bytes(frame.body)) for token, frame in answers] == [("c", b"C"), ("a", b"A")]
     assert session.pending == ["b"]
-    assert [a.token for a in receive(session, respond(last))] == ["b"]
+    assert [token for token, _ in receive(session, respond(last))] == ["b"]
     assert session.pending == []
 
 
@@ -66,7 +66,9 @@ def test_an_answer_nobody_waits_for_is_dropped() -> None:
     stray = Frame(0, request.opaque + 100, RESPONSE_FLAG)
     assert receive(session, encode(stray)) == []
     assert session.pending == ["t"]
-    assert [a.token for a in receive(session, respond(request) * 2)] == ["t"]  # and a second copy
+    assert [token for token, _ in receive(session, respond(request) * 2)] == [
+        "t"
+    ]  # and a second copy
     assert session.replies() == b""
 
 
@@ -92,7 +94,7 @@ def test_the_two_directions_number_apart() -> None:
     assert receive(session, encode(theirs)) == []
     assert session.pending == ["ours"]
     assert sent(session.replies()).opaque == request.opaque
-    assert [a.token for a in receive(session, respond(request))] == ["ours"]
+    assert [token for token, _ in receive(session, respond(request))] == ["ours"]
 
 
 def test_requests_are_signed_over_everything_they_carry() -> None:
@@ -121,7 +123,7 @@ def test_a_frame_may_end_one_answer_and_begin_the_next() -> None:
     data = b"".join(respond(r, body=b"z" * 40_000) for r in requests)
     answers = receive(session, data)
     assert same(
-        [a.frame for a in answers],
+        [frame for _, frame in answers],
         [Frame(0, r.opaque, RESPONSE_FLAG, body=b"z" * 40_000) for r in requests],
     )
 
@@ -167,4 +169,4 @@ def test_bytes_go_into_another_buffer_from_the_middle_of_a_frame_on() -> None:
     data = respond(sent(session.request(Command(11, {}), "t")), body=b"x" * 100)
     assert receive(session, data[:50]) == []
     session.receive_into(Landing())
-    assert [a.token for a in receive(session, data[50:])] == ["t"]
+    assert [token for token, _ in receive(session, data[50:])] == ["t"]
