@@ -44,6 +44,8 @@ _REMOVING = "MESSAGE_WAS_REMOVING"
 
 # A broker ends an answer there (maxTransferBytesOnMessageInMemory) unless one message is larger.
 _USUAL_ANSWER = 256 * 1024
+# The part of a batch that is enough for the first one.
+_FIRST_SHARE = 4
 # Memory for answers beside that for one batch.
 _MOST_BESIDE = 8 * 1024 * 1024
 
@@ -57,9 +59,9 @@ class PullSettings:
     group: str = "rocketmq_spark_reader"
     # About two batches, at 1 KiB a message and 32 to an answer: the broker has the next one to send
     # while we decode one, also if some answers are late.
-    in_flight: int = 192
+    in_flight: int = 256
     largest_pull: int = 1024
-    batch_bytes: int = 3 * 1024 * 1024
+    batch_bytes: int = 4 * 1024 * 1024
     # Received and expected bytes together: what 48 answers of 256 KiB (the broker's limit) take
     # beside a batch, and little enough for a process to stay below 200 MB (memory_probe measures).
     window_bytes: int = 16 * 1024 * 1024
@@ -116,6 +118,8 @@ class RangeReader:
             max_bytes=settings.window_bytes,
             largest_step=settings.largest_pull,
         )
+        # Bytes that are worth decoding: fewer at first, so that rows come soon.
+        self._enough = -(-settings.batch_bytes // _FIRST_SHARE)
         # Answers stay where they were received until they are decoded.
         self._landing: Landing | None = None
         self._prefer = MASTER_ID
@@ -202,10 +206,11 @@ class RangeReader:
                     requests = [((ask.offset, ask.wanted), ask) for ask in asks]
                     connection.submit_series(pulls, requests, time.monotonic() + settings.timeout)
                 # Half a batch is better decoded than moved.
-                enough = -(-settings.batch_bytes // 2) if landing.full else settings.batch_bytes
+                enough = -(-self._enough // 2) if landing.full else self._enough
                 if window.takable >= enough or window.complete:
                     # New pulls are on their way, so the broker works while we decode.
                     yield from self._decode(window.take(settings.batch_bytes), landing.memory)
+                    self._enough = min(2 * self._enough, settings.batch_bytes)
                     # However long the reader of the batch took, it is not the broker's silence.
                     self._last_progress = time.monotonic()
                 elif landing.full:

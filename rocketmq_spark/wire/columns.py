@@ -86,7 +86,7 @@ def hosts(rows: Rows, name: str, repeated: Repeated) -> Any:
     if len(packed) == 1:
         return repeated.column(name, host_text(packed[0]), len(rows))
     texts = pa.array([host_text(each) for each in packed], pa.string())
-    return texts.take(pa.array(rows.fields[field]))
+    return texts.take(numbers(rows.fields[field], pa.int32()))
 
 
 def message_ids(rows: Rows, unique: Any) -> Any:
@@ -95,7 +95,7 @@ def message_ids(rows: Rows, unique: Any) -> Any:
         return unique
     brokers = pa.array([packed.hex().upper() for packed in rows.hosts["store_host"]], pa.string())
     made = pc.binary_join_element_wise(
-        brokers.take(pa.array(rows.fields["store_host"])),
+        brokers.take(numbers(rows.fields["store_host"], pa.int32())),
         _hexadecimal(rows.fields["physical_offset"]),
         "",
     )

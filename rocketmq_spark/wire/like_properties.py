@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rocketmq_spark.wire.spans import Ints, Raw, equal_texts, gather, strings
+from rocketmq_spark.wire.spans import Ints, Raw, equal_texts, gather, numbers, strings
 
 _NAME_ENDS, _VALUE_ENDS = 1, 2
 # Beyond this the matrix has few rows, and the other way is as fast.
@@ -45,7 +45,7 @@ class LikeProperties:
         names = _again_and_again(tuple(self.names), room).slice(0, rows * count)
         values = strings(self.values, rows, self.widths)
         first = np.arange(0, rows * count + 1, count, dtype=np.int32)
-        return pa.MapArray.from_arrays(pa.array(first), names, values)
+        return pa.MapArray.from_arrays(numbers(first, pa.int32()), names, values)
 
 
 @lru_cache(maxsize=4)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from rocketmq_spark.wire.properties import decode_text
-from rocketmq_spark.wire.spans import Ints, Raw, pick
+from rocketmq_spark.wire.spans import Ints, Raw, numbers, pick
 
 # Above this many properties in one message, repeated names are looked for by a plain loop.
 _CROWD = 16
@@ -71,7 +71,7 @@ class PropertyTable:
             first = np.append(0, np.cumsum(keep))[first]
         names = pick(self._text, start, equals, pa.string())
         values = pick(self._text, equals + 1, end, pa.string())
-        return pa.MapArray.from_arrays(pa.array(first.astype(np.int32)), names, values)
+        return pa.MapArray.from_arrays(numbers(first.astype(np.int32), pa.int32()), names, values)
 
     def _repeated(self) -> list[int]:
         """Properties followed by another of the same name in the same row."""

@@ -42,7 +42,7 @@ def pick(data: Any, starts: Ints, ends: Ints, kind: Any, rows: Ints | None = Non
         kind, 2 * count, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     )
     if rows is None:
-        return spans.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+        return spans.take(numbers(np.arange(0, 2 * count, 2, dtype=np.int32), pa.int32()))
     return spans.take(pa.array(2 * rows.astype(np.int32), mask=rows < 0))
 
 

@@ -743,7 +743,7 @@ def landings_used(network: Network, batch_bytes: int, wanted: int) -> list[Any]:
 
 
 # The client's own batches, and those of a stream.
-@pytest.mark.parametrize("batch_bytes", [3 << 20, 8 << 20])
+@pytest.mark.parametrize("batch_bytes", [4 << 20, 8 << 20])
 def test_the_next_read_has_the_memory_of_the_last(network: Network, batch_bytes: int) -> None:
     network.servers[MASTER] = LargeMessages(6000, cap=8)
     used = landings_used(network, batch_bytes, 6000)
