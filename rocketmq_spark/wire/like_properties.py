@@ -1,14 +1,16 @@
 """Properties of messages that are alike: the same names in the same order, values of one length.
 
-One producer writes such messages by the million. They form a matrix, a row a message, in which
-every name and every value is a block of columns, so nothing has to be searched in them row by row.
-Whatever is not exactly like that is left to `PropertyTable`, whose answers these are.
+One producer writes such messages by the million, with a new length now and then, as when a counter
+gets one more digit. Those between form a matrix, a row a message, in which every name and every
+value is a block of columns, so nothing has to be searched in them row by row. Whatever is not
+exactly like that is left to `PropertyTable`, whose answers these are.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,10 +21,31 @@ from rocketmq_spark.wire.spans import Ints, Raw, equal_texts, gather, numbers, s
 _NAME_ENDS, _VALUE_ENDS = 1, 2
 # Beyond this the matrix has few rows, and the other way is as fast.
 _WIDEST = 4096
+# A batch with more different stretches than this is faster done the other way.
+_MOST_STRETCHES = 8
+
+
+class LikeProperties:
+    """Stretches of messages, in each of which all are alike."""
+
+    def __init__(self, stretches: list[_Stretch]) -> None:
+        self._stretches = stretches
+
+    def find(self, name: str) -> Any:
+        """The value of this property for each row, null without it."""
+        return _joined([each.find(name) for each in self._stretches])
+
+    def column(self) -> Any:
+        """All of them as a map column."""
+        return _joined([each.column() for each in self._stretches])
+
+
+def _joined(arrays: list[Any]) -> Any:
+    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
 
 
 @dataclass(frozen=True, slots=True)
-class LikeProperties:
+class _Stretch:
     """The names, the width of each value, and the values of all rows side by side."""
 
     names: list[bytes]
@@ -30,7 +53,6 @@ class LikeProperties:
     values: Ints
 
     def find(self, name: str) -> Any:
-        """The value of this property for each row, null without it."""
         wanted = name.encode()
         if wanted not in self.names:
             return pa.nulls(len(self.values), pa.string())
@@ -39,7 +61,6 @@ class LikeProperties:
         return equal_texts(self.values[:, start : start + self.widths[which]])
 
     def column(self) -> Any:
-        """All of them as a map column."""
         rows, count = len(self.values), len(self.names)
         room = 1 << (rows - 1).bit_length()
         names = _again_and_again(tuple(self.names), room).slice(0, rows * count)
@@ -56,11 +77,27 @@ def _again_and_again(names: tuple[bytes, ...], rows: int) -> Any:
 
 
 def read_like(data: Raw, starts: Ints, ends: Ints) -> LikeProperties | None:
-    """The properties between these positions, if they are all alike and plain ASCII."""
-    width = int(ends[0] - starts[0]) if len(starts) else 0
-    if not 0 < width <= _WIDEST or not (ends - starts == width).all():
+    """The properties between these positions, if they are alike and plain ASCII."""
+    if not len(starts):
         return None
-    first = bytes(memoryview(data)[int(starts[0]) : int(ends[0])])
+    widths = ends - starts
+    changes = np.flatnonzero(widths[1:] != widths[:-1]) + 1
+    if len(changes) >= _MOST_STRETCHES:
+        return None
+    stretches = []
+    for first, stop in pairwise([0, *changes.tolist(), len(starts)]):
+        stretch = _read_stretch(data, starts[first:stop], int(widths[first]))
+        if stretch is None:
+            return None
+        stretches.append(stretch)
+    return LikeProperties(stretches)
+
+
+def _read_stretch(data: Raw, starts: Ints, width: int) -> _Stretch | None:
+    """Properties of this width that begin at these positions."""
+    if not 0 < width <= _WIDEST:
+        return None
+    first = bytes(memoryview(data)[int(starts[0]) : int(starts[0]) + width])
     items = [item.split(b"\x01") for item in first.split(b"\x02")[:-1]]
     if not first.endswith(b"\x02") or not all(len(i) == 2 and i[0] and i[1] for i in items):
         return None
@@ -87,4 +124,4 @@ def read_like(data: Raw, starts: Ints, ends: Ints) -> LikeProperties | None:
     # In one look: no separator or NUL inside a value, and nothing beyond ASCII.
     if (values - np.uint8(_VALUE_ENDS + 1) > 0x7F - (_VALUE_ENDS + 1)).any():
         return None
-    return LikeProperties(names, widths, values)
+    return _Stretch(names, widths, values)

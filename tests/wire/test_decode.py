@@ -278,6 +278,20 @@ def test_all_of_them_are_alike_and_odd(properties: bytes) -> None:
     assert rows_of(decoder().decode(raw)) == [expected_row(m) for m in decode_messages(raw)]
 
 
+@pytest.mark.parametrize("changes", [1, 7, 8, 20])
+def test_stretches_of_messages_that_are_alike(changes: int) -> None:
+    """A counter gets more digits, or another producer writes other properties for a while."""
+    kinds = [{"KEYS": "7"}, {"KEYS": "10", "TAGS": "TagA"}, {"UNIQ_KEY": "5" * 32}]
+    raw = b"".join(
+        alike(3 * turn + number, message={"properties": kinds[turn % 3]})
+        for turn in range(changes + 1)
+        for number in range(3)
+    )
+    assert rows_of(decoder().decode(raw)) == [expected_row(m) for m in decode_messages(raw)]
+    few = decoder(["keys", "queueOffset"]).decode(raw, tags=frozenset(["TagA"]))
+    assert {row["keys"] for row in rows_of(few)} == {"10"}
+
+
 @pytest.mark.parametrize("deviant", [b"", *DEVIANTS.values()], ids=["none", *DEVIANTS])
 def test_parts_of_a_buffer_in_another_order(deviant: bytes) -> None:
     """As answers lie where they were received: with headers between them, and overtaken."""
