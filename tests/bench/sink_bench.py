@@ -30,6 +30,7 @@ from rocketmq_spark.local_cluster import LocalCluster
 from tests.bench import native_bench, peers, table
 from tests.bench.local_spark import local_spark
 from tests.bench.peers import Pass, Way
+from tests.bench.send_ceiling import SendCeiling
 from tests.bench.table import WARM_UPS, Row, Sheet, ratio, verdict
 from tests.bench.topics import BODY
 
@@ -74,10 +75,16 @@ def rows(cluster: LocalCluster, messages: int) -> list[Row]:
             open=lambda: writer(cluster, messages),
             messages=messages,
         ),
+        Row(
+            key="ceiling",
+            title="    the broker's ceiling",
+            open=lambda: ceiling(cluster, messages),
+            messages=messages,
+        ),
     ]
 
 
-ROWS = ("spark", "java", "native", "writer")
+ROWS = ("spark", "java", "native", "writer", "ceiling")
 
 
 @contextmanager
@@ -113,6 +120,22 @@ def writer(cluster: LocalCluster, messages: int) -> Iterator[Way]:
             return Pass(written.rows, time.perf_counter() - begin)
 
         yield write
+
+
+@contextmanager
+def ceiling(cluster: LocalCluster, messages: int) -> Iterator[Way]:
+    with Client(cluster.name_server) as client:
+        address = next(broker.master for broker in client.brokers() if broker.master)
+        sender = SendCeiling(address, client.queues(TOPIC), BATCH_ROWS, BODY)
+
+    def send() -> Pass:
+        begin = time.perf_counter()
+        return Pass(sender.send(messages), time.perf_counter() - begin)
+
+    try:
+        yield send
+    finally:
+        sender.close()
 
 
 @contextmanager
