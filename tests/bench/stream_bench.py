@@ -9,6 +9,10 @@ whole query, from `start()` to its end, stands beside it. Rows take turns, round
 some rounds unmeasured, then those that count. Ratios are medians of each round's ratio. A row whose
 progress does not count every message once is an error, not a result. A missed bar is shown and is
 not a failure: machines differ.
+
+One row reads no broker: as many rows come out of memory, so that it shows what Spark itself can
+take from Python. With row (1), which has no Spark, it tells how near (2) is to what the machine
+allows.
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
 
 SLOTS = 2
 QUEUES = 8
-# Each row but the first is a query of Spark's, so that one round warms it six times.
+# Each row but the first is a query of Spark's, so that one round warms it seven times.
 WARM_UPS = 2
 # Of 35 messages the first queue gets 28, which is 80 %, and the seven others one each.
 SKEWED = [0] * 28 + list(range(1, QUEUES))
@@ -87,6 +91,12 @@ class Source:
             **options,
         )
         return (reader.schema(schema) if schema else reader).load()
+
+    def from_memory(self, topic: Topic) -> AbstractContextManager[DataFrame]:
+        """As many rows as the topic has, with the same columns, but without a broker."""
+        from tests.bench.memory_source import memory_stream
+
+        return memory_stream(self._spark, topic, SLOTS, self.stream(topic.name).schema)
 
     @contextmanager
     def started(self, frame: DataFrame, **trigger: Any) -> Iterator[StreamingQuery]:
@@ -139,10 +149,17 @@ def rows(source: Source, even: Topic, skewed: Topic) -> list[StreamRow]:
         row("lag", "(5) skewed, BY_LAG, reading only", lambda: skew("BY_LAG"), "avg"),
         row("avgjob", f"(6) skewed, AVG, {wait}", lambda: job("AVG"), ""),
         row("lagjob", f"(7) skewed, BY_LAG, {wait}", lambda: job("BY_LAG"), "avgjob"),
+        StreamRow(
+            key="memory",
+            title="(8) stream from memory, all columns",
+            open=lambda: _memory(source, even),
+            messages=even.messages,
+            base="client",
+        ),
     ]
 
 
-ROWS = ("client", "all", "body", "avg", "lag", "avgjob", "lagjob", "fixed", "idle")
+ROWS = ("client", "all", "body", "avg", "lag", "avgjob", "lagjob", "memory", "fixed", "idle")
 
 
 def _waiting(batches: Iterator[Any]) -> Iterator[Any]:
@@ -171,6 +188,12 @@ def _query(
         yield read
 
     return opened
+
+
+@contextmanager
+def _memory(source: Source, topic: Topic) -> Iterator[Way]:
+    with source.from_memory(topic) as frame, _query(source, lambda: frame)() as read:
+        yield read
 
 
 def _milliseconds(progress: Any) -> int:
@@ -301,6 +324,27 @@ def bars(chosen: list[StreamRow]) -> list[str]:
     return said
 
 
+def shared_cores(chosen: list[StreamRow]) -> list[str]:
+    """How near (2) is to what the machine allows, as far as (1) and (8) can tell.
+
+    A stream has to do both: read and decode like (1), hand over to Spark like (8). Where each of
+    them alone keeps the cores busy, the times of a row add up: 1/A + 1/B for their rates A and B.
+    A share above 1 is noise, or a core that was idle in one of them.
+    """
+    by_key = {row.key: row for row in chosen}
+    three = [by_key.get(key) for key in ("client", "memory", "all")]
+    rates = [row.rates for row in three if row and row.rates]
+    if len(rates) < len(three):
+        return []
+    rounds = [(a, a * b / (a + b), c) for a, b, c in zip(*rates, strict=True)]
+    most = statistics.median(bound / client for client, bound, _ in rounds)
+    reached = statistics.median(stream / bound for _, bound, stream in rounds)
+    return [
+        f"if (1) and (8) each keep the cores busy, the work of both on the same cores leaves a "
+        f"stream {most:.2f} times the rate of (1); (2) has {reached:.2f} of that"
+    ]
+
+
 def main() -> None:
     options = table.parsed(table.parser(__doc__, ROWS), ROWS)
     console = Console()
@@ -317,7 +361,7 @@ def main() -> None:
                 title = f"{options.messages:,} messages of 1 KiB in {QUEUES} queues, {SLOTS} slots"
                 title += f", RocketMQ {cluster.version}, Spark {spark.version}"
                 sheets.append(Sheet(title, RATES, rate_cells(chosen)))
-                notes += bars(chosen)
+                notes += bars(chosen) + shared_cores(chosen)
             if "fixed" in options.only:
                 costs = fixed_costs(cluster, source, progress)
                 title = f"The fixed cost of a micro-batch on {SLOTS} slots, one message a queue"
