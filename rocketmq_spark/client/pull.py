@@ -44,7 +44,7 @@ _REMOVING = "MESSAGE_WAS_REMOVING"
 
 # A broker ends an answer there (maxTransferBytesOnMessageInMemory) unless one message is larger.
 _USUAL_ANSWER = 256 * 1024
-# The part of a batch that is enough for the first one.
+# The first batch is decoded when one of so many parts of it is there.
 _FIRST_SHARE = 4
 # Memory for answers beside that for one batch.
 _MOST_BESIDE = 8 * 1024 * 1024

@@ -104,11 +104,15 @@ class Window:
         return self._flying
 
     def asks(self) -> list[Ask]:
-        """What to ask for now; each must end in `answered` or `failed`."""
+        """What to ask for now; each must end in `answered` or `failed`.
+
+        Many at once cost both sides less, so it is nothing until a quarter of the room is free; but
+        what holds up the rest is asked for at once.
+        """
         found: list[Ask] = []
         room = self._room()
         if not self._holes and self._flying > room - room // 4:
-            return found  # many at once cost both sides less
+            return found
         while self._flying < room:
             if self._holes:
                 offset, count = heappop(self._holes)

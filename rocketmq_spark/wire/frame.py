@@ -166,7 +166,8 @@ class HeaderMemory:
 
     def __init__(self) -> None:
         self._known: Frame | None = None
-        self._before = self._between = self._after = b""  # the two numbers
+        # The parts of its header before, between and after the two numbers.
+        self._before = self._between = self._after = b""
 
     def decode(self, header: bytes, body: memoryview) -> Frame:
         before, after, known = self._before, self._after, self._known
@@ -187,9 +188,10 @@ class HeaderMemory:
         offset, quote, tail = tail.partition(b'"')
         between, second, tail = tail.partition(_OPAQUE)
         opaque, comma, after = tail.partition(b",")
-        once = header.count(_OFFSET) == 1 == header.count(_OPAQUE)
+        # A name may be written in another way, or stand in another place.
+        once = header.count(b"nextBeginOffset") == 1 == header.count(b"opaque")
         as_read = (frame.ext.get("nextBeginOffset", "").encode(), b"%d" % frame.opaque)
-        if once and _plain(offset, opaque) and as_read == (offset, opaque):
+        if once and b"\\" not in header and as_read == (offset, opaque):
             self._before, self._after = before + name, comma + after
             self._between = quote + between + second
             self._known = replace(frame, ext=dict(frame.ext), body=b"")

@@ -1,9 +1,9 @@
 """Properties of messages that are alike: the same names in the same order, values of one length.
 
-One producer writes such messages by the million, with a new length now and then, as when a counter
-gets one more digit. Those between form a matrix, a row a message, in which every name and every
-value is a block of columns, so nothing has to be searched in them row by row. Whatever is not
-exactly like that is left to `PropertyTable`, whose answers these are.
+One producer writes such messages by the million, and changes a length now and then, as when a
+counter gets one more digit. The messages between two changes form a matrix, a row a message, in
+which every name and every value is a block of columns, so nothing has to be searched in them row by
+row. Whatever is not exactly like that is left to `PropertyTable`, whose answers these are.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ _NAME_ENDS, _VALUE_ENDS = 1, 2
 _WIDEST = 4096
 # A batch with more different stretches than this is faster done the other way.
 _MOST_STRETCHES = 8
+# What the names of many rows may take in memory to be kept for the next batch: enough for a batch
+# of 4 MiB with messages of 1 KiB and five properties.
+_KEPT_BYTES = 256 * 1024
 
 
 class LikeProperties:
@@ -62,18 +65,23 @@ class _Stretch:
 
     def column(self) -> Any:
         rows, count = len(self.values), len(self.names)
-        room = 1 << (rows - 1).bit_length()
-        names = _again_and_again(tuple(self.names), room).slice(0, rows * count)
+        room = _KEPT_BYTES // sum(len(name) + 4 for name in self.names)
+        kept = rows <= room
+        names = (_kept_names if kept else _names_of_rows)(tuple(self.names), room if kept else rows)
+        names = names.slice(0, rows * count)
         values = strings(self.values, rows, self.widths)
         first = np.arange(0, rows * count + 1, count, dtype=np.int32)
         return pa.MapArray.from_arrays(numbers(first, pa.int32()), names, values)
 
 
-@lru_cache(maxsize=4)
-def _again_and_again(names: tuple[bytes, ...], rows: int) -> Any:
-    """The same for batch after batch, so it is kept: for some more rows than one has."""
+def _names_of_rows(names: tuple[bytes, ...], rows: int) -> Any:
+    """All names, again for each row."""
     text = np.frombuffer(b"".join(names) * rows, np.uint8)
     return strings(text, rows, [len(name) for name in names])
+
+
+# They are the same in batch after batch.
+_kept_names = lru_cache(maxsize=4)(_names_of_rows)
 
 
 def read_like(data: Raw, starts: Ints, ends: Ints) -> LikeProperties | None:

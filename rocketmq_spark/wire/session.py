@@ -23,7 +23,7 @@ from rocketmq_spark.wire.frame import (
 
 REQUEST_CODE_NOT_SUPPORTED = 3
 
-_NOBODY = object()  # waits for this answer
+_NOBODY = object()  # in the place of the token that nobody gave
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class Series:
         return Command(self._code, {**self._ext, **dict(varying)})
 
 
-# Whatever the asker attached to a request, and the response. A plain tuple, for a read has one of
-# them for each few messages.
+# Whatever the asker attached to a request, and the response. A plain tuple is the cheapest, and a
+# read makes one for every few messages.
 Answer = tuple[Any, Frame]
 
 

@@ -1,6 +1,6 @@
 """What a broker can take: batches that were made beforehand, several in flight on one connection.
 
-Of each request only the header is made anew, so what lies between this and a producer is the
+Of each request only the header is made anew, so what lies between this and a producer is mostly the
 producer's own price.
 """
 
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 from itertools import islice
 
 from rocketmq_spark.client.connection import Connection
@@ -23,19 +24,17 @@ _SECONDS = 30.0
 
 
 class SendCeiling:
-    """A connection to the broker at `address` that sends one batch again and again."""
+    """Sends one batch again and again to the broker at `address`."""
 
     def __init__(self, address: str, queues: list[MessageQueue], rows: int, size: int) -> None:
-        self._connection = Connection(
-            address, open_stream(address, time.monotonic() + _SECONDS), Session()
-        )
+        self._address = address
         self._queues = queues
         body = random.Random(1).randbytes(size)
-        self._items = [BatchItem(body, {UNIQ_KEY: f"{number:032X}"}) for number in range(rows)]
+        # The properties of the Java producer's messages.
+        self._items = [
+            BatchItem(body, {UNIQ_KEY: f"{number:032X}", "WAIT": "true"}) for number in range(rows)
+        ]
         self._batch = encode_batch(self._items)
-
-    def close(self) -> None:
-        self._connection.close()
 
     def send(self, rows: int) -> int:
         """How many of so many rows the broker has acknowledged."""
@@ -46,14 +45,9 @@ class SendCeiling:
         requests = (
             (self._command(number, body), count) for number, (body, count) in enumerate(bodies)
         )
-        acknowledged, flying = 0, self._submit(islice(requests, _IN_FLIGHT))
-        while flying:
-            for count, frame in self._connection.receive(time.monotonic() + _SECONDS):
-                if frame.code:
-                    raise RuntimeError(f"the broker refuses a batch: {frame.code} {frame.remark}")
-                acknowledged += count
-                flying += self._submit(islice(requests, 1)) - 1
-        return acknowledged
+        stream = open_stream(self._address, time.monotonic() + _SECONDS)
+        with closing(Connection(self._address, stream, Session())) as connection:
+            return _send(connection, requests)
 
     def _command(self, number: int, body: bytes) -> Command:
         queue = self._queues[number % len(self._queues)]
@@ -62,8 +56,20 @@ class SendCeiling:
         )
         return commands.send_batch(header, body)
 
-    def _submit(self, requests: Iterable[tuple[Command, int]]) -> int:
-        sent = list(requests)
-        if sent:
-            self._connection.submit(sent, time.monotonic() + _SECONDS)
-        return len(sent)
+
+def _send(connection: Connection, requests: Iterator[tuple[Command, int]]) -> int:
+    acknowledged, flying = 0, _submit(connection, islice(requests, _IN_FLIGHT))
+    while flying:
+        for count, frame in connection.receive(time.monotonic() + _SECONDS):
+            if frame.code:
+                raise RuntimeError(f"the broker refuses a batch: {frame.code} {frame.remark}")
+            acknowledged += count
+            flying += _submit(connection, islice(requests, 1)) - 1
+    return acknowledged
+
+
+def _submit(connection: Connection, requests: Iterable[tuple[Command, int]]) -> int:
+    sent = list(requests)
+    if sent:
+        connection.submit(sent, time.monotonic() + _SECONDS)
+    return len(sent)

@@ -12,6 +12,7 @@ import pytest
 
 from rocketmq_spark.client.metadata import Metadata
 from rocketmq_spark.client.pull import Filter, PullSettings, RangeReader
+from rocketmq_spark.client.window import Ask
 from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.errors import (
     BadExpressionError,
@@ -185,8 +186,25 @@ def test_batches_are_of_the_size_asked_for(network: Network) -> None:
     size = len(record(500))
     network.at_once = 16 * size  # or all answers would be there at the first look
     batches = list(reader(network, 0, 1000, batch_bytes=100 * size))
-    assert 6 <= len(batches) <= 10
+    assert 6 <= len(batches) <= 14
     assert rows(iter(batches)) == list(range(1000))
+    # The first comes soon, and they grow to what was asked for.
+    assert batches[0].num_rows < 100 <= max(batch.num_rows for batch in batches)
+
+
+def test_what_waits_for_its_turn_moves_with_its_bytes(network: Network) -> None:
+    ours = reader(network, 0, 1000)
+    landing = ours._landing = Landing()
+    frames = [encode(Frame(0, number, 1, body=bytes([number]) * 900)) for number in (1, 2, 3)]
+    landing.writable()[: len(b"".join(frames))] = b"".join(frames)
+    _, second, third = landing.received(len(b"".join(frames)))
+    asks = [Ask(32, 32), Ask(64, 32)]
+    for ask, frame in zip(asks, (second, third), strict=True):
+        ours._window.answered(ask, ask.end, frame.body, 0, frame.at)
+    ours._make_room(landing)
+    for number, piece in zip((2, 3), ours._window.waiting(), strict=True):
+        assert piece.body == bytes([number]) * 900 == landing.memory[slice(*piece.span)]
+        assert piece.body.obj is landing.memory.obj  # type: ignore[union-attr]
 
 
 def test_a_batch_that_is_held_stays_as_it_was(network: Network) -> None:

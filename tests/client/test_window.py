@@ -270,6 +270,27 @@ def test_a_hole_is_asked_for_before_anything_further_ahead() -> None:
     assert [(ask.offset, ask.count) for ask in asks] == [(8, 24), (40, 24)]
 
 
+def test_asks_wait_for_each_other_and_a_hole_for_nobody() -> None:
+    window = Window(0, 10_000, depth=8, max_bytes=1 << 20)
+    for ask in window.asks():
+        window.answered(ask, ask.end, bytes(32))
+    flying = window.asks()
+    assert len(flying) == 8
+
+    def answer(short: int = 0) -> None:
+        ask = flying.pop(0)
+        window.answered(ask, ask.end - short, bytes(32))
+
+    answer()
+    assert window.asks() == []
+    answer()
+    flying += window.asks()
+    assert len(flying) == 8
+    hole = flying[0].end - 1
+    answer(short=1)
+    assert [(ask.offset, ask.count) for ask in window.asks()] == [(hole, 1)]
+
+
 def test_a_failed_ask_comes_again_unchanged() -> None:
     window = Window(5, 15, depth=4, max_bytes=1 << 20)
     [ask] = window.asks()

@@ -97,6 +97,15 @@ HEADER = (
 )
 
 TWICE = '{"nextBeginOffset":"5","code":0,"opaque":N,"opaque":9,"flag":1}'
+BEFORE = '{"code":0,"extFields":{"nextBeginOffset":"5"},"opaque":N,"flag":1,"opaque":9}'
+SPELLED = (
+    '{"code":0,"extFields":{"a\\"nextBeginOffset":"%s","nextBeginOffse\\u0074":"%s"},'
+    '"flag":1,"opaque":1,"version":513}'
+)
+SPACED = (
+    '{"nextBeginOffset":"%s","code":0,"extFields":{"nextBeginOffset" :"%s"},'
+    '"flag":1,"opaque":1,"version":513}'
+)
 LAST = '{"code":0,"extFields":{"nextBeginOffset":"7"},"flag":1,"opaque":N}'
 
 
@@ -118,6 +127,13 @@ def read(header: str, memory: HeaderMemory | None = None) -> Frame:
         [TWICE.replace("N", number) for number in "98"],
         [LAST.replace("N", number) for number in "12"],
         [HEADER % (5, 900, 1), HEADER % (5, 900, 0)],
+        # Something before or behind both numbers is another.
+        [HEADER % (5, 900, 1), (HEADER % (6, 900, 2)).replace('Id":"0"', 'Id":"1"')],
+        [HEADER % (5, 900, 1), (HEADER % (6, 900, 2)).replace("513", "514")],
+        # A name stands twice, or is written in two ways, and the other one counts.
+        [BEFORE.replace("N", number) for number in "98"],
+        [SPELLED % ("5", "5"), SPELLED % ("9", "5")],
+        [SPACED % ("5", "5"), SPACED % ("9", "5")],
     ],
 )
 def test_a_remembered_header_says_what_the_parser_would(headers: list[str]) -> None:

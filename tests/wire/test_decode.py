@@ -6,6 +6,7 @@ import inspect
 import json
 import random
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -279,7 +280,9 @@ def test_all_of_them_are_alike_and_odd(properties: bytes) -> None:
 
 
 @pytest.mark.parametrize("changes", [1, 7, 8, 20])
-def test_stretches_of_messages_that_are_alike(changes: int) -> None:
+def test_stretches_of_messages_that_are_alike(
+    changes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A counter gets more digits, or another producer writes other properties for a while."""
     kinds = [{"KEYS": "7"}, {"KEYS": "10", "TAGS": "TagA"}, {"UNIQ_KEY": "5" * 32}]
     raw = b"".join(
@@ -288,6 +291,11 @@ def test_stretches_of_messages_that_are_alike(changes: int) -> None:
         for number in range(3)
     )
     assert rows_of(decoder().decode(raw)) == [expected_row(m) for m in decode_messages(raw)]
+    # Only where there are many stretches is it not all done with matrices.
+    monkeypatch.setattr("rocketmq_spark.wire.decode.PropertyTable", None)
+    with pytest.raises(TypeError) if changes > 7 else nullcontext():
+        decoder(["properties"]).decode(raw)
+    monkeypatch.undo()
     few = decoder(["keys", "queueOffset"]).decode(raw, tags=frozenset(["TagA"]))
     assert {row["keys"] for row in rows_of(few)} == {"10"}
 

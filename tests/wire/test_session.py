@@ -60,15 +60,20 @@ def test_an_answer_in_pieces() -> None:
     assert [len(piece) for piece in pieces] == [0] * (len(data) - 1) + [1]
 
 
+def test_an_asker_without_a_token_is_answered() -> None:
+    session = Session()
+    request = sent(session.request(Command(11, {})))
+    assert [token for token, _ in receive(session, respond(request))] == [None]
+
+
 def test_an_answer_nobody_waits_for_is_dropped() -> None:
     session = Session()
     request = sent(session.request(Command(11, {}), "t"))
     stray = Frame(0, request.opaque + 100, RESPONSE_FLAG)
     assert receive(session, encode(stray)) == []
     assert session.pending == ["t"]
-    assert [token for token, _ in receive(session, respond(request) * 2)] == [
-        "t"
-    ]  # and a second copy
+    twice = respond(request) * 2
+    assert [token for token, _ in receive(session, twice)] == ["t"]
     assert session.replies() == b""
 
 
