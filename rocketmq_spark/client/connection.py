@@ -56,6 +56,10 @@ class Connection:
         answers, self._early = self._early, []
         return answers
 
+    def readable(self) -> bool:
+        """Something has come that was not yet received."""
+        return bool(self._early) or self._stream.readable()
+
     def call(self, command: Command, deadline: float) -> Frame:
         """One request and its answer."""
         token = object()

@@ -44,8 +44,8 @@ _REMOVING = "MESSAGE_WAS_REMOVING"
 
 # A broker ends an answer there (maxTransferBytesOnMessageInMemory) unless one message is larger.
 _USUAL_ANSWER = 256 * 1024
-# The first batch is decoded when one of so many parts of it is there.
-_FIRST_SHARE = 4
+# One of so many parts of a batch is decoded when the broker has nothing for us at the moment.
+_LEAST_SHARE = 4
 # Memory for answers beside that for one batch.
 _MOST_BESIDE = 8 * 1024 * 1024
 
@@ -118,8 +118,6 @@ class RangeReader:
             max_bytes=settings.window_bytes,
             largest_step=settings.largest_pull,
         )
-        # Bytes that are worth decoding: fewer at first, so that rows come soon.
-        self._enough = -(-settings.batch_bytes // _FIRST_SHARE)
         # Answers stay where they were received until they are decoded.
         self._landing: Landing | None = None
         self._prefer = MASTER_ID
@@ -205,12 +203,9 @@ class RangeReader:
                     flying.update((ask.offset, ask) for ask in asks)
                     requests = [((ask.offset, ask.wanted), ask) for ask in asks]
                     connection.submit_series(pulls, requests, time.monotonic() + settings.timeout)
-                # Half a batch is better decoded than moved.
-                enough = -(-self._enough // 2) if landing.full else self._enough
-                if window.takable >= enough or window.complete:
+                if self._worth_decoding(landing, connection):
                     # New pulls are on their way, so the broker works while we decode.
                     yield from self._decode(window.take(settings.batch_bytes), landing.memory)
-                    self._enough = min(2 * self._enough, settings.batch_bytes)
                     # However long the reader of the batch took, it is not the broker's silence.
                     self._last_progress = time.monotonic()
                 elif landing.full:
@@ -226,6 +221,15 @@ class RangeReader:
                 window.failed(ask)
             if connection.idle:
                 connection.receive_into(FrameBuffer())
+
+    def _worth_decoding(self, landing: Landing, connection: Connection) -> bool:
+        """A whole batch is there, or a part of one while there is nothing else to do."""
+        takable, batch = self._window.takable, self._settings.batch_bytes
+        if takable >= batch or self._window.complete:
+            return True
+        if landing.full:
+            return takable >= -(-batch // 2)  # better decoded than moved
+        return takable >= -(-batch // _LEAST_SHARE) and not connection.readable()
 
     def _make_room(self, landing: Landing) -> None:
         """In the memory for answers: only what waits for its turn is kept, and moved together.
