@@ -4,7 +4,7 @@
 
 400,000 rows of 1 KiB without keys go to 8 queues of one broker, from two tasks or threads; those of
 `Client.writer` from one process, and the broker's ceiling, on one connection, sends batches that
-were made beforehand: no producer can be faster. Rows of
+were made beforehand: about the most that a producer could reach. Rows of
 the table take turns, round after round: some rounds unmeasured, which warm the broker, Spark and
 the Java program, then those that count. The bars are judged by the median of each round's ratio.
 The Spark row is the whole of `save()`. A pass after which the
