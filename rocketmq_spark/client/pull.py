@@ -253,8 +253,7 @@ class RangeReader:
         code, remark = frame.code, frame.remark
         if code == FOUND:
             after = number(frame, "nextBeginOffset")
-            moved = frame.ext.get("offsetDelta") or "0"
-            delta = 0 if moved == "0" else number(frame, "offsetDelta")
+            delta = number(frame, "offsetDelta") if frame.ext.get("offsetDelta") else 0
             if after <= ask.offset:
                 raise _TryAgainError(self._error(frame, address))
             body = frame.body

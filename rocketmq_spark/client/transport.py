@@ -156,7 +156,7 @@ class SocketStream:
         return count
 
     def readable(self) -> bool:
-        """Whether something has come that nobody waits for: a request of the server, or its end."""
+        """Whether something has come: an answer, a request of the server, or its end."""
         try:
             if isinstance(self._sock, ssl.SSLSocket) and self._sock.pending():
                 return True

@@ -65,23 +65,26 @@ class _Stretch:
 
     def column(self) -> Any:
         rows, count = len(self.values), len(self.names)
-        room = _KEPT_BYTES // sum(len(name) + 4 for name in self.names)
-        kept = rows <= room
-        names = (_kept_names if kept else _names_of_rows)(tuple(self.names), room if kept else rows)
-        names = names.slice(0, rows * count)
+        names = _repeat_names(tuple(self.names), rows)
         values = strings(self.values, rows, self.widths)
         first = np.arange(0, rows * count + 1, count, dtype=np.int32)
         return pa.MapArray.from_arrays(numbers(first, pa.int32()), names, values)
 
 
-def _names_of_rows(names: tuple[bytes, ...], rows: int) -> Any:
-    """All names, again for each row."""
+def _repeat_names(names: tuple[bytes, ...], rows: int) -> Any:
+    """All names, again for each row: the same in batch after batch, so they are kept."""
+    room = _KEPT_BYTES // sum(len(name) + 4 for name in names)
+    if rows > room:
+        return _make_names(names, rows)
+    return _keep_names(names, room).slice(0, rows * len(names))
+
+
+def _make_names(names: tuple[bytes, ...], rows: int) -> Any:
     text = np.frombuffer(b"".join(names) * rows, np.uint8)
     return strings(text, rows, [len(name) for name in names])
 
 
-# They are the same in batch after batch.
-_kept_names = lru_cache(maxsize=4)(_names_of_rows)
+_keep_names = lru_cache(maxsize=4)(_make_names)
 
 
 def read_like(data: Raw, starts: Ints, ends: Ints) -> LikeProperties | None:

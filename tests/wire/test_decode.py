@@ -279,6 +279,14 @@ def test_all_of_them_are_alike_and_odd(properties: bytes) -> None:
     assert rows_of(decoder().decode(raw)) == [expected_row(m) for m in decode_messages(raw)]
 
 
+@pytest.mark.parametrize("kept", [0, 100, 256])
+def test_names_of_like_properties_kept_or_not(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rocketmq_spark.wire.like_properties._KEPT_BYTES", kept)
+    for count in (9, 3):
+        raw = b"".join(alike(number) for number in range(count))
+        assert rows_of(decoder().decode(raw)) == [expected_row(m) for m in decode_messages(raw)]
+
+
 @pytest.mark.parametrize("changes", [1, 7, 8, 20])
 def test_stretches_of_messages_that_are_alike(
     changes: int, monkeypatch: pytest.MonkeyPatch
