@@ -49,6 +49,9 @@ _LEAST_SHARE = 4
 # Memory for answers beside that for one batch.
 _MOST_BESIDE = 8 * 1024 * 1024
 
+# How a broker says that offsets are stored as they are asked for.
+_NO_DELTA = (None, "", "0")
+
 ALL = commands.Subscription()
 
 
@@ -191,7 +194,6 @@ class RangeReader:
         window, prefer, settings = self._window, self._prefer, self._settings
         landing = self._landing = self._landing or self._pool.lend_landing()
         pulls = commands.pulls(settings.group, self._queue, broker_name, self._filter.subscription)
-        flying: dict[int, Ask] = {}
         landing.drop_unfinished()
         if landing.full:
             self._make_room(landing)
@@ -200,7 +202,6 @@ class RangeReader:
             while not window.done:
                 asks = window.asks() if self._prefer == prefer else []
                 if asks:
-                    flying.update((ask.offset, ask) for ask in asks)
                     requests = [((ask.offset, ask.wanted), ask) for ask in asks]
                     connection.submit_series(pulls, requests, time.monotonic() + settings.timeout)
                 if self._worth_decoding(landing, connection):
@@ -210,14 +211,13 @@ class RangeReader:
                     self._last_progress = time.monotonic()
                 elif landing.full:
                     self._make_room(landing)
-                elif flying:
+                elif window.flying:
                     for ask, frame in connection.receive(time.monotonic() + settings.timeout):
                         self._judge(ask, frame, connection.address)
-                        del flying[ask.offset]
                 else:
                     return  # nothing in flight and told to go elsewhere
         finally:
-            for ask in flying.values():
+            for ask in window.flying:
                 window.failed(ask)
             if connection.idle:
                 connection.receive_into(FrameBuffer())
@@ -253,7 +253,7 @@ class RangeReader:
         code, remark = frame.code, frame.remark
         if code == FOUND:
             after = number(frame, "nextBeginOffset")
-            delta = number(frame, "offsetDelta") if frame.ext.get("offsetDelta") else 0
+            delta = 0 if frame.ext.get("offsetDelta") in _NO_DELTA else number(frame, "offsetDelta")
             if after <= ask.offset:
                 raise _TryAgainError(self._error(frame, address))
             body = frame.body

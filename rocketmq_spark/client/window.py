@@ -31,24 +31,20 @@ _FIRST_DEPTH = 4
 
 @dataclass(slots=True)
 class Ask:
-    """`count` messages from `offset` on, and `extra` ones if the broker gives so many at once.
+    """The messages of [offset, end), and `extra` ones if the broker gives so many at once.
 
     The extra ones are asked for by somebody else too: they tell how much a broker would give, and
     leave no hole if it does not.
     """
 
     offset: int
-    count: int
+    end: int
     extra: int = 0
 
     @property
-    def end(self) -> int:
-        return self.offset + self.count
-
-    @property
     def wanted(self) -> int:
-        """What the broker is asked for."""
-        return self.count + self.extra
+        """How many the broker is asked for."""
+        return self.end - self.offset + self.extra
 
 
 @dataclass(slots=True)
@@ -83,8 +79,9 @@ class Window:
         self._depth = depth
         self._max_bytes = max_bytes
         self._largest_step = largest_step
-        self._holes: list[tuple[int, int]] = []  # heap of (offset, count) to ask for again
-        self._flying = 0
+        self._holes: list[tuple[int, int]] = []  # heap of (offset, end) to ask for again
+        self._flying: dict[int, Ask] = {}  # by offset
+        self._answers = 0
         self._ready: dict[int, Piece] = {}
         self._ready_bytes = 0
         self._next_ready = start  # end of the unbroken run of ready pieces
@@ -99,9 +96,9 @@ class Window:
         return self.position >= self.end
 
     @property
-    def flying(self) -> int:
+    def flying(self) -> list[Ask]:
         """Asks without an answer."""
-        return self._flying
+        return list(self._flying.values())
 
     def asks(self) -> list[Ask]:
         """What to ask for now; each must end in `answered` or `failed`.
@@ -111,30 +108,33 @@ class Window:
         """
         found: list[Ask] = []
         room = self._room()
-        if not self._holes and self._flying > room - room // 4:
+        flying = self._flying
+        if not self._holes and len(flying) > room - room // 4:
             return found
-        while self._flying < room:
+        while len(flying) < room:
             if self._holes:
-                offset, count = heappop(self._holes)
-                ask = Ask(offset, min(count, self._largest_step))
-                if ask.count < count:
-                    heappush(self._holes, (ask.end, count - ask.count))
+                offset, end = heappop(self._holes)
+                ask = Ask(offset, min(end, offset + self._largest_step))
+                if ask.end < end:
+                    heappush(self._holes, (ask.end, end))
             elif self._frontier < self.end:
-                count = min(self._step, self.end - self._frontier)
-                ask = Ask(self._frontier, count, self._probe(self._frontier + count))
-                self._frontier = ask.end
+                end = min(self._frontier + self._step, self.end)
+                ask = Ask(self._frontier, end, self._probe(end))
+                self._frontier = end
             else:
                 break
-            self._flying += 1
+            flying[ask.offset] = ask
             found.append(ask)
         return found
 
     def _room(self) -> int:
         if not self._typical:
             return min(_FIRST_DEPTH, self._depth)
+        # Two for each answer: a broker reads all that was asked before it sends the first of them.
+        pace = _FIRST_DEPTH + 2 * self._answers
         free = self._max_bytes - self._ready_bytes
         # Always one, or a message larger than the limit could never be read.
-        return max(1, min(self._depth, int(free / self._typical)))
+        return max(1, min(self._depth, pace, int(free / self._typical)))
 
     def _probe(self, end: int) -> int:
         """Now and then thrice as many more: perhaps the broker gives more at once by now."""
@@ -145,13 +145,14 @@ class Window:
 
     def answered(self, ask: Ask, after: int, body: Buffer, delta: int = 0, at: int = 0) -> None:
         """`body`, received at this place, holds the messages of [ask.offset, after)."""
-        self._flying -= 1
+        del self._flying[ask.offset]
+        self._answers += 1
         end = ask.end
         if body:
             self._typical = max(len(body), self._typical * 0.95)
             self._learn(ask, after - ask.offset)
         if after < end:
-            heappush(self._holes, (after, end - after))
+            heappush(self._holes, (after, end))
         elif end == self._frontier:
             # A filter may have skipped further than asked; nobody else has that part.
             self._frontier = max(end, after)
@@ -167,18 +168,20 @@ class Window:
 
     def failed(self, ask: Ask) -> None:
         """No answer, or one that says try again."""
-        self._flying -= 1
-        heappush(self._holes, (ask.offset, ask.count))
+        del self._flying[ask.offset]
+        heappush(self._holes, (ask.offset, ask.end))
 
     def _learn(self, ask: Ask, got: int) -> None:
-        if got < ask.count:
+        asked = ask.end - ask.offset
+        most = min(got, asked + ask.extra)
+        if got < asked:
             self._step = max(1, min(got, self._largest_step))
             self._full = 0
-        elif min(got, ask.wanted) > self._step:
-            self._step, self._patience = min(got, ask.wanted), _FIRST_PATIENCE
-        elif ask.extra and got == ask.count:
+        elif most > self._step:
+            self._step, self._patience = most, _FIRST_PATIENCE
+        elif ask.extra and got == asked:
             self._patience = min(self._patience * 2, _LONGEST_PATIENCE)
-        elif ask.count == self._step:
+        elif asked == self._step:
             self._full += 1
 
     def _put(self, piece: Piece) -> None:
@@ -197,7 +200,7 @@ class Window:
             piece = self._ready.pop(last)
             self._ready_bytes -= len(piece.body)
             # An answer may reach beyond the range; what is asked for never does.
-            heappush(self._holes, (piece.offset, min(piece.end, self.end) - piece.offset))
+            heappush(self._holes, (piece.offset, min(piece.end, self.end)))
 
     @property
     def ready_bytes(self) -> int:
@@ -238,6 +241,6 @@ class Window:
 
     def __repr__(self) -> str:
         return (
-            f"<Window at {self.position} of {self.end}, {self._flying} in flight, "
+            f"<Window at {self.position} of {self.end}, {len(self._flying)} in flight, "
             f"{self._ready_bytes} bytes ready, step {self._step}>"
         )

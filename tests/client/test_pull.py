@@ -13,7 +13,6 @@ import pytest
 from rocketmq_spark.client.connection import Connection
 from rocketmq_spark.client.metadata import Metadata
 from rocketmq_spark.client.pull import Filter, PullSettings, RangeReader
-from rocketmq_spark.client.window import Ask
 from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.errors import (
     BadExpressionError,
@@ -210,7 +209,7 @@ def test_what_waits_for_its_turn_moves_with_its_bytes(network: Network) -> None:
     frames = [encode(Frame(0, number, 1, body=bytes([number]) * 900)) for number in (1, 2, 3)]
     landing.writable()[: len(b"".join(frames))] = b"".join(frames)
     _, second, third = landing.received(len(b"".join(frames)))
-    asks = [Ask(32, 32), Ask(64, 32)]
+    _, *asks = ours._window.asks()[:3]
     for ask, frame in zip(asks, (second, third), strict=True):
         ours._window.answered(ask, ask.end, frame.body, 0, frame.at)
     ours._make_room(landing)

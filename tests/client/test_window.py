@@ -95,7 +95,7 @@ class Reader:
                 assert ask.end + ask.extra <= self.end
                 flying.append(ask)
                 self.asked += 1
-            assert self.window.flying == len(flying) <= self.depth
+            assert len(self.window.flying) == len(flying) <= self.depth
             if self.window.takable >= self.batch_bytes or self.window.complete:
                 for piece in self.window.take():
                     self.rows += offsets(piece, self.end) if self.keep else []
@@ -111,7 +111,7 @@ class Reader:
             self.window.answered(ask, after, body)
             room = max(self.max_bytes, self.batch_bytes) + self.largest_answer
             assert self.window.ready_bytes <= room
-        assert self.window.flying == len(flying) == 0
+        assert self.window.flying == flying == []
         assert self.window.ready_bytes == 0
         return self.rows
 
@@ -256,9 +256,22 @@ def test_a_message_beyond_all_limits_is_read_nevertheless() -> None:
 def test_before_a_size_is_known_only_a_few_are_asked_for() -> None:
     window = Window(0, 10_000, depth=32, max_bytes=1 << 20)
     asks = window.asks()
-    assert [(ask.offset, ask.count) for ask in asks] == [(0, 32), (32, 32), (64, 32), (96, 32)]
+    assert [(ask.offset, ask.end) for ask in asks] == [(0, 32), (32, 64), (64, 96), (96, 128)]
     window.answered(asks[0], 32, b"x" * 100)
-    assert window.flying + len(window.asks()) == 3 + 29
+    assert window.asks()[0].offset == 128
+
+
+def test_each_answer_brings_two_more_asks_until_all_are_in_flight() -> None:
+    window = Window(0, 100_000, depth=32, max_bytes=1 << 20)
+    together = []
+    for _ in range(20):
+        window.asks()
+        together.append(len(window.flying))
+        ask = window.flying[0]
+        window.answered(ask, ask.end, b"x" * 100)
+    assert all(flying <= 4 + 2 * answers for answers, flying in enumerate(together))
+    assert together[5] == 4 + 2 * 5
+    assert together[14] == 32
 
 
 def test_a_hole_is_asked_for_before_anything_further_ahead() -> None:
@@ -267,7 +280,7 @@ def test_a_hole_is_asked_for_before_anything_further_ahead() -> None:
     window.answered(second, 40, b"x")
     window.answered(first, 8, b"x")
     asks = window.asks()
-    assert [(ask.offset, ask.count) for ask in asks] == [(8, 24), (40, 24)]
+    assert [(ask.offset, ask.end) for ask in asks] == [(8, 32), (40, 64)]
 
 
 def test_asks_wait_for_each_other_and_a_hole_for_nobody() -> None:
@@ -288,7 +301,7 @@ def test_asks_wait_for_each_other_and_a_hole_for_nobody() -> None:
     assert len(flying) == 8
     hole = flying[0].end - 1
     answer(short=1)
-    assert [(ask.offset, ask.count) for ask in window.asks()] == [(hole, 1)]
+    assert [(ask.offset, ask.end) for ask in window.asks()] == [(hole, hole + 1)]
 
 
 def test_a_failed_ask_comes_again_unchanged() -> None:
