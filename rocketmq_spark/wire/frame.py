@@ -141,7 +141,7 @@ def decode(data: memoryview, start: int, end: int, memory: HeaderMemory | None =
             f"a frame of {end - start} bytes says its header has {at - start - 4} bytes; "
             "the peer does not speak RocketMQ's remoting protocol"
         )
-    header, body = bytes(data[start + 4 : at]), data[at:end]
+    header, body = data[start + 4 : at].tobytes(), data[at:end]
     if kind == JSON_HEADER:
         frame = memory.decode(header, body) if memory else _decode_json(header, body)
     elif kind == BINARY_HEADER:
@@ -166,6 +166,7 @@ class HeaderMemory:
 
     def __init__(self) -> None:
         self._known: Frame | None = None
+        self._ext: dict[str, str] = {}
         # The parts of its header before, between and after the two numbers.
         self._before = self._between = self._after = b""
 
@@ -174,8 +175,10 @@ class HeaderMemory:
         if known and header.startswith(before) and header.endswith(after):
             numbers = header[len(before) : len(header) - len(after)]
             offset, _, opaque = numbers.partition(self._between)
-            if _plain(offset, opaque):
-                ext = {**known.ext, "nextBeginOffset": offset.decode()}
+            # As Java writes them, for what Python takes for a number is more.
+            if offset.isdigit() and opaque.isdigit() and opaque[0] != _ZERO and len(opaque) <= 10:
+                ext = self._ext.copy()
+                ext["nextBeginOffset"] = offset.decode()
                 return Frame(
                     known.code, int(opaque), known.flag, ext, known.remark, body, known.version
                 )
@@ -194,11 +197,7 @@ class HeaderMemory:
         if once and b"\\" not in header and as_read == (offset, opaque):
             self._before, self._after = before + name, comma + after
             self._between = quote + between + second
-            self._known = replace(frame, ext=dict(frame.ext), body=b"")
-
-
-def _plain(offset: bytes, opaque: bytes) -> bool:
-    return offset.isdigit() and opaque.isdigit() and len(opaque) <= 10 and opaque[0] != _ZERO
+            self._known, self._ext = replace(frame, body=b""), dict(frame.ext)
 
 
 def _decode_json(raw: bytes, body: Buffer) -> Frame:
