@@ -60,12 +60,12 @@ class PullSettings:
     """How a range is read."""
 
     group: str = "rocketmq_spark_reader"
-    # About two batches, at 1 KiB a message and 32 to an answer: the broker has the next one to send
+    # More than a batch, at 1 KiB a message and 32 to an answer: the broker has the next one to send
     # while we decode one, also if some answers are late.
     in_flight: int = 256
     largest_pull: int = 1024
-    batch_bytes: int = 4 * 1024 * 1024
-    # Received and expected bytes together: what 48 answers of 256 KiB (the broker's limit) take
+    batch_bytes: int = 8 * 1024 * 1024
+    # Received and expected bytes together: what 32 answers of 256 KiB (the broker's limit) take
     # beside a batch, and little enough for a process to stay below 200 MB (memory_probe measures).
     window_bytes: int = 16 * 1024 * 1024
     # Without any progress for so long, the last error is raised.

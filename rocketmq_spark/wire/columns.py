@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from rocketmq_spark.wire.message import host_text
 from rocketmq_spark.wire.records import Rows
-from rocketmq_spark.wire.spans import Ints, numbers
+from rocketmq_spark.wire.spans import Ints, numbers, packed, strings
 
 _MOMENT = pa.timestamp("us", tz="UTC")
 
@@ -61,7 +61,7 @@ def timestamps(millis: Ints) -> Any:
     micros = millis * 1000
     if len(millis) and (millis.max() > _MAX_MILLIS or millis.min() < -_MAX_MILLIS):
         outside = (millis > _MAX_MILLIS) | (millis < -_MAX_MILLIS)
-        return pa.array(micros, pa.int64(), mask=outside).view(_MOMENT)
+        return numbers(micros, _MOMENT, ~outside)
     return numbers(micros, _MOMENT)
 
 
@@ -74,30 +74,39 @@ class Repeated:
     def column(self, name: str, value: Any, rows: int) -> Any:
         made = self._made.get(name)
         if made is None or made[0] != value or len(made[1]) < rows:
-            made = value, pa.repeat(pa.scalar(value, SCHEMA.field(name).type), rows)
+            made = value, _repeat(value, SCHEMA.field(name).type, rows)
             self._made[name] = made
         return made[1].slice(0, rows)
+
+
+def _repeat(value: str | int | None, kind: Any, rows: int) -> Any:
+    if value is None:
+        return pa.nulls(rows, kind)
+    if isinstance(value, int):
+        return numbers(np.full(rows, value, np.int32), kind)
+    text = value.encode()
+    return strings(np.frombuffer(text * rows, np.uint8), rows, [len(text)])
 
 
 def hosts(rows: Rows, name: str, repeated: Repeated) -> Any:
     """The text of each row's address."""
     field = FIELDS[name][0]
-    packed = rows.hosts[field]
-    if len(packed) == 1:
-        return repeated.column(name, host_text(packed[0]), len(rows))
-    texts = pa.array([host_text(each) for each in packed], pa.string())
-    return texts.take(numbers(rows.fields[field], pa.int32()))
+    addresses = rows.hosts[field]
+    if len(addresses) == 1:
+        return repeated.column(name, host_text(addresses[0]), len(rows))
+    texts = [host_text(each).encode() for each in addresses]
+    return packed(texts, pa.string()).take(numbers(rows.fields[field], pa.int32()))
 
 
 def message_ids(rows: Rows, unique: Any) -> Any:
     """The producers' ids, and where there is none, the id made of broker and commit-log offset."""
     if not unique.null_count:
         return unique
-    brokers = pa.array([packed.hex().upper() for packed in rows.hosts["store_host"]], pa.string())
+    brokers = [address.hex().upper().encode() for address in rows.hosts["store_host"]]
     made = pc.binary_join_element_wise(
-        brokers.take(numbers(rows.fields["store_host"], pa.int32())),
+        packed(brokers, pa.string()).take(numbers(rows.fields["store_host"], pa.int32())),
         _hexadecimal(rows.fields["physical_offset"]),
-        "",
+        _repeat("", pa.string(), len(rows)),
     )
     return pc.coalesce(unique, made)
 

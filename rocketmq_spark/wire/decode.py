@@ -28,7 +28,7 @@ from rocketmq_spark.wire.records import (
     read_rows,
     unwrap_batches,
 )
-from rocketmq_spark.wire.spans import Raw, numbers, pick
+from rocketmq_spark.wire.spans import Raw, numbers, packed, pick, truths
 from rocketmq_spark.wire.walk import Part
 
 __all__ = ["SCHEMA", "Decoder"]
@@ -133,8 +133,8 @@ class Decoder:
         if tags is not None or not FROM_PROPERTIES.isdisjoint(self._names):
             table = _properties(rows)
         if tags is not None and table is not None:
-            wanted = pc.is_in(table.find(TAGS), value_set=pa.array(sorted(tags), pa.string()))
-            keep = wanted.to_numpy(zero_copy_only=False)
+            chosen = packed([tag.encode() for tag in sorted(tags)], pa.string())
+            keep = truths(pc.is_in(table.find(TAGS), value_set=chosen))
             if not keep.all():
                 rows = rows.take(keep)
                 table = _properties(rows)

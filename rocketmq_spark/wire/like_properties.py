@@ -24,8 +24,8 @@ _WIDEST = 4096
 # A batch with more different stretches than this is faster done the other way.
 _MOST_STRETCHES = 8
 # What the names of many rows may take in memory to be kept for the next batch: enough for a batch
-# of 4 MiB with messages of 1 KiB and five properties.
-_KEPT_BYTES = 256 * 1024
+# of 8 MiB with messages of 1 KiB and five properties.
+_KEPT_BYTES = 512 * 1024
 
 
 class LikeProperties:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from rocketmq_spark.wire.properties import decode_text
-from rocketmq_spark.wire.spans import Ints, Raw, numbers, pick
+from rocketmq_spark.wire.spans import Ints, Raw, numbers, packed, pick
 
 # Above this many properties in one message, repeated names are looked for by a plain loop.
 _CROWD = 16
@@ -114,7 +114,7 @@ def _as_text(encoded: Any) -> Any:
     try:
         encoded.view(pa.string()).validate(full=True)
     except pa.ArrowInvalid:
-        return pa.array([decode_text(text).encode() for text in encoded.to_pylist()], pa.binary())
+        return packed([decode_text(text).encode() for text in encoded.to_pylist()], pa.binary())
     return encoded
 
 

@@ -191,7 +191,7 @@ def _number_hosts(packed: Ints, known: list[bytes]) -> Ints:
     encoded = pa.Array.from_buffers(form, len(packed), [None, buffer]).dictionary_encode()
     base = len(known)
     known += encoded.dictionary.to_pylist()
-    numbers: Ints = encoded.indices.to_numpy() + np.int32(base)
+    numbers: Ints = np.frombuffer(encoded.indices.buffers()[1], np.int32)[: len(packed)] + base
     return numbers
 
 

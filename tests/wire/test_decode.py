@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import json
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -321,6 +324,23 @@ def test_parts_of_a_buffer_in_another_order(deviant: bytes) -> None:
     batches = decoder().batches(memoryview(memory), parts=given_parts)
     rows = [row for batch in batches for row in rows_of(batch)]
     assert rows == [expected_row(m) for m in decode_messages(b"".join(parts))]
+
+
+def decode_all_kinds() -> None:
+    late = alike(9, message={"born_timestamp": 2**63 - 1})
+    usual = [alike(number) for number in range(5)]
+    for raw in (b"".join(usual), b"".join([*usual, late, *DEVIANTS.values()])):
+        decoder().decode(raw)
+        assert decoder().decode(raw, tags=frozenset(["TagB"])).num_rows < len(usual)
+
+
+def test_decoding_does_not_load_pandas() -> None:
+    """As a reader would have to carry it; in an interpreter of its own, since Spark loads it."""
+    assert importlib.util.find_spec("pandas")
+    work = f"from {__name__} import decode_all_kinds; decode_all_kinds()"
+    code = f"{work}; import sys; print('pandas' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.stdout == "False\n", run.stderr
 
 
 @QUICK
