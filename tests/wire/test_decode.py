@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -324,6 +325,16 @@ def test_parts_of_a_buffer_in_another_order(deviant: bytes) -> None:
     batches = decoder().batches(memoryview(memory), parts=given_parts)
     rows = [row for batch in batches for row in rows_of(batch)]
     assert rows == [expected_row(m) for m in decode_messages(b"".join(parts))]
+
+
+@pytest.mark.parametrize("sizes", [(0, 40_000, 9_000), (0, 8191, 16_384 + 1), (0, 8191, 16_384)])
+def test_long_bodies_of_different_lengths(sizes: tuple[int, ...]) -> None:
+    pull = [alike(n, message={"body": bytes([n]) * size}) for n, size in enumerate(sizes)]
+    memory = memoryview(b"".join(reversed(pull)))
+    ends = np.cumsum([len(each) for each in reversed(pull)])[::-1]
+    parts = [(int(end) - len(each), int(end)) for each, end in zip(pull, ends, strict=True)]
+    [batch] = decoder().batches(memory, parts=parts)
+    assert rows_of(batch) == [expected_row(m) for m in decode_messages(b"".join(pull))]
 
 
 def decode_all_kinds() -> None:
