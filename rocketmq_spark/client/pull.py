@@ -60,9 +60,9 @@ class PullSettings:
     """How a range is read."""
 
     group: str = "rocketmq_spark_reader"
-    # More than a batch, at 1 KiB a message and 32 to an answer: the broker has the next one to send
-    # while we decode one, also if some answers are late.
-    in_flight: int = 256
+    # About a batch, at 1 KiB a message and 32 to an answer: the broker has the next one to send while
+    # we decode one.
+    in_flight: int = 192
     largest_pull: int = 1024
     batch_bytes: int = 8 * 1024 * 1024
     # Received and expected bytes together: what 32 answers of 256 KiB (the broker's limit) take
