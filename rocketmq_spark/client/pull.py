@@ -60,8 +60,8 @@ class PullSettings:
     """How a range is read."""
 
     group: str = "rocketmq_spark_reader"
-    # About a batch, at 1 KiB a message and 32 to an answer: the broker has the next one to send while
-    # we decode one.
+    # About a batch, at 1 KiB a message and 32 to an answer: the broker has the next one to send
+    # while we decode one.
     in_flight: int = 192
     largest_pull: int = 1024
     batch_bytes: int = 8 * 1024 * 1024
