@@ -130,7 +130,7 @@ class Window:
     def _room(self) -> int:
         if not self._typical:
             return min(_FIRST_DEPTH, self._depth)
-        # Two for each answer: a broker reads all that was asked before it sends the first of them.
+        # Two more for each answer: a broker reads all that is asked before it sends the first.
         pace = _FIRST_DEPTH + 2 * self._answers
         free = self._max_bytes - self._ready_bytes
         # Always one, or a message larger than the limit could never be read.

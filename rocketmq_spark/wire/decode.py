@@ -8,6 +8,7 @@ begins. A call costs some hundred microseconds whatever it is given, so give it 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,9 @@ _Properties = LikeProperties | PropertyTable
 
 # Bits of SYSFLAG: the body holds something else than the message's own bytes.
 _TO_BE_OPENED = COMPRESSED | UNWRAP
+# Bytes of properties in a batch. Those of short names and values, each one's place being eight
+# numbers, take twelve times as much memory as there are bytes.
+_MOST_PROPERTIES = 3 * 1024 * 1024
 
 
 class Decoder:
@@ -102,8 +106,9 @@ class Decoder:
     ) -> Iterator[Any]:
         """The messages of `raw` with queue offsets in [start, end), as record batches.
 
-        It is one batch, unless compressed bodies unpack to more than `max_unpacked` bytes: a few
-        stored bytes may become megabytes, and are unpacked only as the batches are taken.
+        It is one batch without `max_unpacked`. With it there are more, each made only as it is
+        taken, where much memory would be needed: for compressed bodies that unpack to more than so
+        many bytes, as a few stored ones may become megabytes, and for very many properties.
 
         `offset_delta` is the broker's, for static topics: it is added to each stored offset
         before anything is compared. `tags` keeps messages with one of these tags; a broker
@@ -118,7 +123,9 @@ class Decoder:
             rows = read_rows(raw, self._fields, self.where)
         rows.fields["queue_offset"] += offset_delta
         if not opened:
-            yield self._batch(_between(rows, start, end), tags)
+            rows = _between(rows, start, end)
+            for part in [rows] if max_unpacked is None else _by_properties(rows):
+                yield self._batch(part, tags)
             return
         some_inner = bool(is_inner_batch(rows).any())
         # A batch that begins before `start` may reach into the range.
@@ -154,6 +161,17 @@ class Decoder:
 def _properties(rows: Rows) -> _Properties:
     spans = rows.names_start, rows.names_end
     return read_like(rows.data, *spans) or PropertyTable(rows.data, *spans)
+
+
+def _by_properties(rows: Rows) -> Iterator[Rows]:
+    """The rows in parts of not much more than `_MOST_PROPERTIES` bytes of properties."""
+    sizes = np.cumsum(rows.names_end - rows.names_start)
+    if not len(rows) or sizes[-1] <= _MOST_PROPERTIES:
+        yield rows
+        return
+    cuts = np.flatnonzero(np.diff(sizes // _MOST_PROPERTIES)) + 1
+    for first, stop in pairwise([0, *cuts.tolist(), len(rows)]):
+        yield rows.take(slice(first, stop))
 
 
 def _between(rows: Rows, start: int | None, end: int | None) -> Rows:

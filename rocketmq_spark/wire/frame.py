@@ -175,7 +175,7 @@ class HeaderMemory:
         if known and header.startswith(before) and header.endswith(after):
             numbers = header[len(before) : len(header) - len(after)]
             offset, _, opaque = numbers.partition(self._between)
-            # As Java writes them, for what Python takes for a number is more.
+            # Only as Java writes them: Python takes more for a number.
             if offset.isdigit() and opaque.isdigit() and opaque[0] != _ZERO and len(opaque) <= 10:
                 ext = self._ext.copy()
                 ext["nextBeginOffset"] = offset.decode()

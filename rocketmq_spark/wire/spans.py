@@ -1,8 +1,9 @@
-"""Bytes from many places of one buffer into one array, copied by numpy or Arrow in one call.
+"""Bytes from many places of one buffer into one array.
 
-Arrow arrays are laid over numpy's memory here. `pa.array`, `pa.scalar` and `to_numpy` are not used
-to decode: the first call of any of them imports pandas where there is one, which takes a third of a
-second and 45 MB that a reader has no use for.
+Arrow arrays are laid over numpy's memory here. What turns Python's or numpy's values into Arrow's
+or back (`pa.array`, `pa.scalar`, a plain value given to a function of `pc`, `to_numpy`,
+`np.asarray`) is not used to decode: the first such call imports pandas where there is one, which
+takes a third of a second and 45 MB that a reader has no use for.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 Raw = bytes | bytearray | memoryview
-# On average; from there on a loop over them is faster than Arrow, which does not know their sum.
-_LONG = 8 * 1024
 Ints = npt.NDArray[Any]
+
+# Bytes of a span, on average, from which joining them in Python is faster than Arrow, which does
+# not know their sum.
+_LONG = 8 * 1024
 
 
 def gather(raw: Any, dtype: str | np.dtype[Any], at: Ints) -> Ints:
@@ -33,8 +36,8 @@ def gather(raw: Any, dtype: str | np.dtype[Any], at: Ints) -> Ints:
 def pick(data: Any, starts: Ints, ends: Ints, kind: Any, rows: Ints | None = None) -> Any:
     """An Arrow array of the bytes between these positions; `rows` reorders, -1 gives null.
 
-    Spans of one length are copied by numpy in half the time, and so are long ones by Python, into
-    memory of the right size. Others Arrow copies fastest when it takes every second element of an
+    Long spans are joined by Python, in memory of the right size; others of one length are copied by
+    numpy in half the time. The rest Arrow copies fastest when it takes every second element of an
     array laid over the data, in which what is between the spans are elements too. Where spans go
     backwards those in between have a negative length, which nobody sees because nobody takes them.
     """
@@ -69,12 +72,13 @@ def numbers(values: Ints, kind: Any, valid: Ints | None = None) -> Any:
 
 def truths(array: Any) -> Ints:
     """A new Arrow array of truth values without nulls, for numpy."""
+    assert not array.offset and not array.null_count
     bits = np.frombuffer(array.buffers()[1] or b"", np.uint8)
     return np.unpackbits(bits, count=len(array), bitorder="little").view(np.bool_)
 
 
 def packed(texts: Sequence[Raw], kind: Any) -> Any:
-    """An Arrow array of these few texts."""
+    """An Arrow array of these texts, copied end to end."""
     offsets = np.zeros(len(texts) + 1, np.int32)
     np.cumsum([len(text) for text in texts], out=offsets[1:])
     return _laid_over(np.frombuffer(b"".join(texts), np.uint8), offsets, kind)
@@ -100,5 +104,6 @@ def _steps(count: int, width: int) -> Ints:
 
 
 def _laid_over(data: Ints, offsets: Ints, kind: Any) -> Any:
+    assert data.nbytes < 2**31  # what offsets can count
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
     return pa.Array.from_buffers(kind, len(offsets) - 1, buffers)

@@ -59,6 +59,18 @@ def _mixed(count: int) -> Iterator[Message]:
         yield Message(_noise[: min(size, 4 * MIB - 64)])
 
 
+def _labelled(count: int) -> Iterator[Message]:
+    """Hardly anything but properties, of two numbers in turn."""
+    for n in range(count):
+        yield Message(b"x", properties={f"{i:x}": "v" for i in range(20 + n % 2)})
+
+
+def _crowded(count: int) -> Iterator[Message]:
+    """As many properties as a message can have."""
+    for n in range(count):
+        yield Message(b"x", properties={f"{i:x}": "v" for i in range(4000 + n % 2)})
+
+
 def _packed(count: int) -> Iterator[Message]:
     """What compresses a thousandfold: a few kilobytes on the way, 4 MB in a column."""
     for n in range(count):
@@ -70,6 +82,8 @@ CASES: dict[str, tuple[Callable[[int], Iterator[Message]], int]] = {
     "4 MiB": (_large, 100),
     "mixed": (_mixed, 2_000),
     "4 MiB, compressed": (_packed, 200),
+    "20 properties": (_labelled, 200_000),
+    "4,000 properties": (_crowded, 1_500),
 }
 
 

@@ -261,7 +261,7 @@ def test_before_a_size_is_known_only_a_few_are_asked_for() -> None:
     assert window.asks()[0].offset == 128
 
 
-def test_each_answer_brings_two_more_asks_until_all_are_in_flight() -> None:
+def test_each_answer_allows_two_more_in_flight() -> None:
     window = Window(0, 100_000, depth=32, max_bytes=1 << 20)
     together = []
     for _ in range(20):

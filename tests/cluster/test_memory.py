@@ -14,7 +14,14 @@ from .witness import until
 
 @pytest.mark.parametrize(
     "case, count",
-    [("4 MiB", 60), ("1 KiB", 100_000), ("4 MiB, compressed", 60), ("mixed", 600)],
+    [
+        ("4 MiB", 60),
+        ("1 KiB", 100_000),
+        ("4 MiB, compressed", 60),
+        ("mixed", 600),
+        ("20 properties", 60_000),
+        ("4,000 properties", 800),
+    ],
 )
 def test_a_process_that_reads_stays_small(
     client: Client, name_server: str, new_topic: Callable[..., str], case: str, count: int
