@@ -115,6 +115,7 @@ class Decoder:
         compares only their hashes. Messages lie in `parts` of `raw`, in the order of their offsets;
         without it, all over `raw`. Nothing of the result points into `raw`.
         """
+        most = None if max_unpacked is None else _MOST_PROPERTIES
         rows = read_rows(raw, self._fields, self.where, parts)
         opened = (rows.fields["sys_flag"] & _TO_BE_OPENED).any()
         if opened and parts is not None:
@@ -123,8 +124,7 @@ class Decoder:
             rows = read_rows(raw, self._fields, self.where)
         rows.fields["queue_offset"] += offset_delta
         if not opened:
-            rows = _between(rows, start, end)
-            for part in [rows] if max_unpacked is None else _by_properties(rows):
+            for part in _by_properties(_between(rows, start, end), most):
                 yield self._batch(part, tags)
             return
         some_inner = bool(is_inner_batch(rows).any())
@@ -133,7 +133,8 @@ class Decoder:
         for part in decompress_bodies(rows, "body" in self._names, max_unpacked):
             if some_inner:
                 part = _between(unwrap_batches(part, is_inner_batch(part)), start, end)
-            yield self._batch(part, tags)
+            for few in _by_properties(part, most):
+                yield self._batch(few, tags)
 
     def _batch(self, rows: Rows, tags: frozenset[str] | None) -> Any:
         table = None
@@ -163,13 +164,13 @@ def _properties(rows: Rows) -> _Properties:
     return read_like(rows.data, *spans) or PropertyTable(rows.data, *spans)
 
 
-def _by_properties(rows: Rows) -> Iterator[Rows]:
-    """The rows in parts of not much more than `_MOST_PROPERTIES` bytes of properties."""
+def _by_properties(rows: Rows, most: int | None) -> Iterator[Rows]:
+    """The rows in parts of not much more than `most` bytes of properties."""
     sizes = np.cumsum(rows.names_end - rows.names_start)
-    if not len(rows) or sizes[-1] <= _MOST_PROPERTIES:
+    if most is None or not len(rows) or sizes[-1] <= most:
         yield rows
         return
-    cuts = np.flatnonzero(np.diff(sizes // _MOST_PROPERTIES)) + 1
+    cuts = np.flatnonzero(np.diff(sizes // most)) + 1
     for first, stop in pairwise([0, *cuts.tolist(), len(rows)]):
         yield rows.take(slice(first, stop))
 

@@ -337,9 +337,12 @@ def test_long_bodies_of_different_lengths(sizes: tuple[int, ...]) -> None:
     assert rows_of(batch) == [expected_row(m) for m in decode_messages(b"".join(pull))]
 
 
-def test_very_many_properties_make_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("sys_flag", [0, COMPRESSED | SYS_FLAGS["zlib"]])
+def test_very_many_properties_make_several_batches(
+    sys_flag: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("rocketmq_spark.wire.decode._MOST_PROPERTIES", 1000)
-    raw = b"".join(alike(number) for number in range(40))
+    raw = b"".join(alike(number, message={"sys_flag": sys_flag}) for number in range(40))
     rows = [expected_row(m) for m in decode_messages(raw)]
     batches = list(decoder().batches(raw, max_unpacked=10**9))
     assert [row for batch in batches for row in rows_of(batch)] == rows
