@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from rocketmq_spark.wire.message import host_text
 from rocketmq_spark.wire.records import Rows
-from rocketmq_spark.wire.spans import Ints, numbers, packed, strings
+from rocketmq_spark.wire.spans import Ints, laid_over, numbers, packed, steps
 
 _MOMENT = pa.timestamp("us", tz="UTC")
 
@@ -85,7 +85,7 @@ def _repeat(value: str | int | None, kind: Any, rows: int) -> Any:
     if isinstance(value, int):
         return numbers(np.full(rows, value, np.int32), kind)
     text = value.encode()
-    return strings(np.frombuffer(text * rows, np.uint8), rows, [len(text)])
+    return laid_over(np.frombuffer(text * rows, np.uint8), steps(rows, len(text)), kind)
 
 
 def hosts(rows: Rows, name: str, repeated: Repeated) -> Any:

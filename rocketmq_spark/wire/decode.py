@@ -161,7 +161,7 @@ class Decoder:
 
 def _properties(rows: Rows) -> _Properties:
     spans = rows.names_start, rows.names_end
-    return read_like(rows.data, *spans) or PropertyTable(rows.data, *spans)
+    return read_like(rows.data, *spans, rows.names) or PropertyTable(rows.data, *spans)
 
 
 def _by_properties(rows: Rows, most: int | None) -> Iterator[Rows]:

@@ -16,16 +16,25 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rocketmq_spark.wire.spans import Ints, Raw, equal_texts, gather, numbers, strings
+from rocketmq_spark.wire.spans import (
+    Ints,
+    Raw,
+    equal_texts,
+    gather,
+    laid_over,
+    numbers,
+    repeated_ends,
+)
 
 _NAME_ENDS, _VALUE_ENDS = 1, 2
 # Beyond this the matrix has few rows, and the other way is as fast.
 _WIDEST = 4096
 # A batch with more different stretches than this is faster done the other way.
 _MOST_STRETCHES = 8
-# What the names of many rows may take in memory to be kept for the next batch: enough for a batch
-# of 8 MiB with messages of 1 KiB and five properties.
-_KEPT_BYTES = 512 * 1024
+# What is the same for many rows may take so much memory to be kept for the next batch: enough for a
+# batch of 8 MiB with messages of 1 KiB and five properties.
+_KEPT_BYTES = 768 * 1024
+_FEW = 8  # one of so many parts of what would be kept
 
 
 class LikeProperties:
@@ -51,8 +60,8 @@ def _joined(arrays: list[Any]) -> Any:
 class _Stretch:
     """The names, the width of each value, and the values of all rows side by side."""
 
-    names: list[bytes]
-    widths: list[int]
+    names: tuple[bytes, ...]
+    widths: tuple[int, ...]
     values: Ints
 
     def find(self, name: str) -> Any:
@@ -65,30 +74,38 @@ class _Stretch:
 
     def column(self) -> Any:
         rows, count = len(self.values), len(self.names)
-        names = _repeat_names(tuple(self.names), rows)
-        values = strings(self.values, rows, self.widths)
-        first = np.arange(0, rows * count + 1, count, dtype=np.int32)
-        return pa.MapArray.from_arrays(numbers(first, pa.int32()), names, values)
+        first, names, offsets = _repeated(self.names, self.widths, rows)
+        values = laid_over(self.values, offsets[: rows * count + 1], pa.string())
+        names = names.slice(0, rows * count)
+        return pa.MapArray.from_arrays(first.slice(0, rows + 1), names, values)
 
 
-def _repeat_names(names: tuple[bytes, ...], rows: int) -> Any:
-    """All names, again for each row: the same in batch after batch, so they are kept."""
-    room = _KEPT_BYTES // sum(len(name) + 4 for name in names)
-    if rows > room:
-        return _make_names(names, rows)
-    return _keep_names(names, room).slice(0, rows * len(names))
+# What is the same for each row: the number of its first property, all names, the ends of values.
+_Repeated = tuple[Any, Any, Ints]
 
 
-def _make_names(names: tuple[bytes, ...], rows: int) -> Any:
+def _repeated(names: tuple[bytes, ...], widths: tuple[int, ...], rows: int) -> _Repeated:
+    """For so many rows or more: the same in batch after batch, so it is kept, unless for a few."""
+    room = _KEPT_BYTES // sum(len(name) + 8 for name in names)
+    kept = room // _FEW <= rows <= room
+    return _keep(names, widths, room) if kept else _make_repeated(names, widths, rows)
+
+
+def _make_repeated(names: tuple[bytes, ...], widths: tuple[int, ...], rows: int) -> _Repeated:
+    first = numbers(np.arange(0, rows * len(names) + 1, len(names), dtype=np.int32), pa.int32())
     text = np.frombuffer(b"".join(names) * rows, np.uint8)
-    return strings(text, rows, [len(name) for name in names])
+    ends = repeated_ends([len(name) for name in names], rows)
+    return first, laid_over(text, ends, pa.string()), repeated_ends(widths, rows)
 
 
-_keep_names = lru_cache(maxsize=4)(_make_names)
+_keep = lru_cache(maxsize=4)(_make_repeated)
 
 
-def read_like(data: Raw, starts: Ints, ends: Ints) -> LikeProperties | None:
-    """The properties between these positions, if they are alike and plain ASCII."""
+def read_like(
+    data: Raw, starts: Ints, ends: Ints, side_by_side: Ints | None = None
+) -> LikeProperties | None:
+    """The properties between these positions, if they are alike and plain ASCII. They are read from
+    the lines of `side_by_side` if there is one."""
     if not len(starts):
         return None
     widths = ends - starts
@@ -97,35 +114,37 @@ def read_like(data: Raw, starts: Ints, ends: Ints) -> LikeProperties | None:
         return None
     stretches = []
     for first, stop in pairwise([0, *changes.tolist(), len(starts)]):
-        stretch = _read_stretch(data, starts[first:stop], int(widths[first]))
+        width = int(widths[first])
+        if not 0 < width <= _WIDEST:
+            return None
+        if side_by_side is None:
+            matrix = gather(data, f"V{width}", starts[first:stop]).view(np.uint8)
+        else:
+            matrix = side_by_side[first:stop, :width]
+        stretch = _read_stretch(matrix.reshape(-1, width))
         if stretch is None:
             return None
         stretches.append(stretch)
     return LikeProperties(stretches)
 
 
-def _read_stretch(data: Raw, starts: Ints, width: int) -> _Stretch | None:
-    """Properties of this width that begin at these positions."""
-    if not 0 < width <= _WIDEST:
-        return None
-    first = bytes(memoryview(data)[int(starts[0]) : int(starts[0]) + width])
+def _read_stretch(matrix: Ints) -> _Stretch | None:
+    """Properties of one width, a line each."""
+    first = matrix[0].tobytes()
     items = [item.split(b"\x01") for item in first.split(b"\x02")[:-1]]
     if not first.endswith(b"\x02") or not all(len(i) == 2 and i[0] and i[1] for i in items):
         return None
-    names = [name for name, _ in items]
+    names = tuple(name for name, _ in items)
     if len(set(names)) < len(names) or not first.isascii() or b"\x00" in first:
         return None
-    matrix = gather(data, f"V{width}", starts).view(np.uint8).reshape(-1, width)
     # Names and separators are at the same places in all rows, so there nothing differs.
     fixed = np.frombuffer(
         b"".join([b"\xff" * (len(n) + 1) + bytes(len(v)) + b"\xff" for n, v in items]), np.uint8
     )
-    differs = matrix ^ matrix[0]
-    differs &= fixed
-    if differs.any():
+    if (np.bitwise_or.reduce(matrix[1:] ^ matrix[:-1], axis=0) & fixed).any():
         return None
-    widths = [len(value) for _, value in items]
-    values = np.empty((len(starts), sum(widths)), np.uint8)
+    widths = tuple(len(value) for _, value in items)
+    values = np.empty((len(matrix), sum(widths)), np.uint8)
     at = column = 0
     for name, value in items:
         after = at + len(name) + 1
@@ -133,6 +152,6 @@ def _read_stretch(data: Raw, starts: Ints, width: int) -> _Stretch | None:
         values[:, column:following] = matrix[:, after : at - 1]
         column = following
     # In one look: no separator or NUL inside a value, and nothing beyond ASCII.
-    if (values - np.uint8(_VALUE_ENDS + 1) > 0x7F - (_VALUE_ENDS + 1)).any():
+    if (values - np.uint8(_VALUE_ENDS + 1)).max() > 0x7F - (_VALUE_ENDS + 1):
         return None
     return _Stretch(names, widths, values)

@@ -29,6 +29,11 @@ from rocketmq_spark.wire.walk import Part, complain, find_records
 # Arrow's binary and string arrays count their bytes in 32 bits.
 MAX_BYTES = 2**31 - 1
 
+# Bytes behind a body up to which those of all records are copied side by side, and how many of a
+# line, on average, may be none of its own.
+_WIDEST_TAIL = 512
+_MOST_WASTED = 16
+
 _ADDRESSES = BORN_HOST_V6 | STORE_HOST_V6
 _FORM_SHIFT = BORN_HOST_V6.bit_length() - 1  # these two bits of SYSFLAG as a number 0 to 3
 
@@ -78,6 +83,8 @@ class Rows:
     body_end: Ints
     names_start: Ints
     names_end: Ints
+    # The properties again, if they lie side by side: those of a row at the beginning of its line.
+    names: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.body_start)
@@ -93,6 +100,7 @@ class Rows:
             self.body_end[which],
             self.names_start[which],
             self.names_end[which],
+            None if self.names is None else self.names[which],
         )
 
     def place(self, row: int) -> str:
@@ -112,9 +120,9 @@ def read_rows(
         raise UsageError(
             f"{where}: {len(raw)} bytes of messages at once; Arrow takes {MAX_BYTES} at most"
         )
-    starts, ends = find_records(raw, [(0, len(raw))] if parts is None else parts, where)
+    starts, ends, heads = find_records(raw, [(0, len(raw))] if parts is None else parts, where)
     wanted = {"magic", "sys_flag", "queue_offset", "body_length", *fields}
-    columns, hosts, body = _read_prefixes(raw, starts, ends, wanted, where)
+    columns, hosts, body = _read_prefixes(raw, starts, ends, heads, wanted, where)
 
     magic = columns.pop("magic")
     length = columns.pop("body_length").astype(np.int64)
@@ -127,16 +135,37 @@ def read_rows(
         _insist(first | (magic == MAGIC_V2), raw, starts, where)
         topic += second
     _insist((length >= 0) & (topic + 2 <= ends), raw, starts, where)
-    length = gather(raw, ">i1", topic - 1).astype(np.int64)
+    tails = None if second is not None else _read_tails(raw, body_end, ends)
+    if tails is None:
+        length = gather(raw, ">i1", topic - 1).astype(np.int64)
+    else:
+        length = tails[:, 0].astype(np.int8).astype(np.int64)
     if second is not None:
         length[second] = gather(raw, ">i2", topic[second] - 2)
     names = topic + length + 2
     _insist((length >= 0) & (names <= ends), raw, starts, where)
-    length = gather(raw, ">i2", names - 2).astype(np.int64)
+    if tails is not None and (length == length[0]).all():
+        tails = tails[:, 1 + int(length[0]) :]
+        length = np.ascontiguousarray(tails[:, :2]).view(">i2").ravel().astype(np.int64)
+        tails = tails[:, 2:]
+    else:
+        length, tails = gather(raw, ">i2", names - 2).astype(np.int64), None
     names_end = names + length
     _insist((length >= 0) & (names_end <= ends), raw, starts, where)
     columns["at"] = starts
-    return Rows(raw, where, columns, hosts, body, body_end, names, names_end)
+    return Rows(raw, where, columns, hosts, body, body_end, names, names_end, tails)
+
+
+def _read_tails(raw: Raw, body_end: Ints, ends: Ints) -> Ints | None:
+    """What is behind each body, side by side, if that is of about one size: the rest of each line
+    is what comes next in `raw`."""
+    width = int((ends - body_end).max(initial=0))
+    wasted = width * len(ends) - int((ends - body_end).sum())
+    if not 0 < width <= _WIDEST_TAIL or wasted > _MOST_WASTED * len(ends):
+        return None
+    if int(body_end.max()) + width > len(raw):
+        return None
+    return gather(raw, f"V{width}", body_end).view(np.uint8).reshape(-1, width)
 
 
 def _insist(right: Ints, raw: Raw, starts: Ints, where: str) -> None:
@@ -145,11 +174,11 @@ def _insist(right: Ints, raw: Raw, starts: Ints, where: str) -> None:
 
 
 def _read_prefixes(
-    raw: Raw, starts: Ints, ends: Ints, wanted: Collection[str], where: str
+    raw: Raw, starts: Ints, ends: Ints, heads: Ints, wanted: Collection[str], where: str
 ) -> tuple[dict[str, Ints], dict[str, list[bytes]], Ints]:
     """Fields by name, the addresses that host fields are numbers of, and where bodies begin."""
     hosts: dict[str, list[bytes]] = {name: [] for name in _HOSTS if name in wanted}
-    prefix = gather(raw, _PREFIXES[0], starts)  # all of it up to the first address is right
+    prefix = heads.view(_PREFIXES[0])  # all of it up to the first address is right
     form = prefix["sys_flag"] & _ADDRESSES
     if not form.any():
         # Every record is long enough for this prefix, or it would not be one.
@@ -270,6 +299,7 @@ def unwrap_batches(rows: Rows, inner: Ints) -> Rows:
     source = np.repeat(np.arange(len(rows)), counts)
     number = np.arange(len(source)) - np.repeat(np.cumsum(counts) - counts, counts)
     unwrapped = rows.take(source)
+    unwrapped.names = None
     which = inner[source]
     flag, body, body_end, names, names_end = np.array(items, np.int64).reshape(-1, 5).T
     unwrapped.body_start[which], unwrapped.body_end[which] = body, body_end

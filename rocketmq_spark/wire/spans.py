@@ -49,7 +49,7 @@ def pick(data: Any, starts: Ints, ends: Ints, kind: Any, rows: Ints | None = Non
         )
     width = int(ends[0] - starts[0]) if count and rows is None else 0
     if width and (ends - starts == width).all():
-        return _laid_over(gather(data, f"V{width}", starts), _steps(count, width), kind)
+        return laid_over(gather(data, f"V{width}", starts), steps(count, width), kind)
     offsets = np.empty(2 * count + 1, np.int32)
     offsets[:-1:2], offsets[1::2] = starts, ends
     offsets[-1] = len(data) if count else 0
@@ -81,29 +81,32 @@ def packed(texts: Sequence[Raw], kind: Any) -> Any:
     """An Arrow array of these texts, copied end to end."""
     offsets = np.zeros(len(texts) + 1, np.int32)
     np.cumsum([len(text) for text in texts], out=offsets[1:])
-    return _laid_over(np.frombuffer(b"".join(texts), np.uint8), offsets, kind)
+    return laid_over(np.frombuffer(b"".join(texts), np.uint8), offsets, kind)
 
 
 def equal_texts(texts: Ints) -> Any:
     """An Arrow string array of the rows of a byte matrix."""
     count, width = texts.shape
-    return _laid_over(texts, _steps(count, width), pa.string())
+    return laid_over(texts, steps(count, width), pa.string())
 
 
-def strings(data: Ints, rows: int, widths: Sequence[int]) -> Any:
-    """An Arrow string array of texts end to end: of these `widths`, again for each row."""
+def repeated_ends(widths: Sequence[int], rows: int) -> Ints:
+    """Offsets of texts end to end: of these `widths`, again for each row."""
     ends = np.cumsum(widths)
     offsets = np.zeros(rows * len(widths) + 1, np.int32)
     lines = offsets[1:].reshape(rows, len(widths))
     np.add(np.arange(rows)[:, None] * ends[-1], ends, out=lines, casting="unsafe")
-    return _laid_over(data, offsets, pa.string())
+    return offsets
 
 
-def _steps(count: int, width: int) -> Ints:
-    return np.arange(0, count * width + 1, width, dtype=np.int32)
+def steps(count: int, width: int) -> Ints:
+    """Offsets of `count` texts of one `width`."""
+    offsets: Ints = np.arange(count + 1, dtype=np.int32) * np.int32(width)
+    return offsets
 
 
-def _laid_over(data: Ints, offsets: Ints, kind: Any) -> Any:
+def laid_over(data: Ints, offsets: Ints, kind: Any) -> Any:
+    """An Arrow array of the bytes of `data` between these offsets."""
     assert data.nbytes < 2**31  # what offsets can count
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
     return pa.Array.from_buffers(kind, len(offsets) - 1, buffers)

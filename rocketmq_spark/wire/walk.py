@@ -20,9 +20,16 @@ from rocketmq_spark.wire.spans import Ints, Raw, gather
 # A part of a buffer, from byte to byte, that holds whole records.
 Part = tuple[int, int]
 
+HEAD_SIZE = 88  # every record has so many bytes, and most have all their numbers in them
+_HEAD = f"V{HEAD_SIZE}"
 
-def find_records(raw: Raw, parts: Sequence[Part], where: str) -> tuple[Ints, Ints]:
-    """Start and end of every record, part after part."""
+
+def find_records(raw: Raw, parts: Sequence[Part], where: str) -> tuple[Ints, Ints, Ints]:
+    """Start and end of every record, part after part, and its first bytes.
+
+    To read what is far apart costs more than to copy it, so a record's size and all else that is at
+    its beginning are read at once.
+    """
     filled = [part for part in parts if part[1] > part[0]]
     begins, ends = np.array(filled, np.int64).reshape(-1, 2).T
     lengths = ends - begins
@@ -37,10 +44,11 @@ def find_records(raw: Raw, parts: Sequence[Part], where: str) -> tuple[Ints, Int
     number -= np.repeat(following - counts, counts)
     sizes = np.repeat(first, counts)
     starts = np.repeat(begins, counts) + number * sizes
-    wrong = gather(raw, ">i4", starts) != sizes
+    heads = gather(raw, _HEAD, starts)
+    wrong = heads.view(">i4")[:: HEAD_SIZE // 4] != sizes
     alike = counts * first == lengths
     if alike.all() and not wrong.any():
-        return starts, starts + sizes
+        return starts, starts + sizes, heads
     alike[np.searchsorted(following, np.flatnonzero(wrong), side="right")] = False
     found = [
         (starts[stop - count : stop], starts[stop - count : stop] + sizes[stop - count : stop])
@@ -48,7 +56,8 @@ def find_records(raw: Raw, parts: Sequence[Part], where: str) -> tuple[Ints, Int
         else _one_by_one(raw, part, where)
         for part, guessed, stop, count in zip(filled, alike, following, counts, strict=True)
     ]
-    return np.concatenate([each[0] for each in found]), np.concatenate([each[1] for each in found])
+    starts, ends = (np.concatenate(each) for each in zip(*found, strict=True))
+    return starts, ends, gather(raw, _HEAD, starts)
 
 
 def _one_by_one(raw: Raw, part: Part, where: str) -> tuple[Ints, Ints]:
