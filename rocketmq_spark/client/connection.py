@@ -9,16 +9,19 @@ used, which the pool does before it hands one out.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from rocketmq_spark.client.transport import Stream
 from rocketmq_spark.errors import NetworkError, ProtocolError, RequestTimeoutError
 from rocketmq_spark.wire.buffer import FrameBuffer
 from rocketmq_spark.wire.frame import Frame
-from rocketmq_spark.wire.session import Answer, Command, Series, Session
+from rocketmq_spark.wire.session import Answer, Command, Series, SeriesAnswer, Session
 
 GO_AWAY = 1500
+
+# What makes answers of a count of received bytes.
+_Received = Callable[[int], list[Any]]
 
 
 class Connection:
@@ -41,9 +44,7 @@ class Connection:
         self, series: Series, requests: Iterable[tuple[Sequence[int], Any]], deadline: float
     ) -> None:
         """The same for requests of a series, given by their numbers."""
-        one = self._session.series
-        data = b"".join([one(series, numbers, token) for numbers, token in requests])
-        self._guarded(self._stream.send, data, deadline)
+        self._guarded(self._stream.send, self._session.series(series, requests), deadline)
 
     def receive_into(self, buffer: FrameBuffer) -> None:
         """From now on, bodies of answers are views into this buffer's memory."""
@@ -54,6 +55,13 @@ class Connection:
         while not self._early and not self._session.full:
             self._early = self._guarded(self._read_until, deadline)
         answers, self._early = self._early, []
+        return answers
+
+    def receive_series(self, deadline: float) -> list[SeriesAnswer]:
+        """The same for a caller who has asked for nothing but a series."""
+        answers: list[SeriesAnswer] = []
+        while not answers and not self._session.full:
+            answers = self._guarded(self._read_until, deadline, self._session.received_series)
         return answers
 
     def readable(self) -> bool:
@@ -88,20 +96,20 @@ class Connection:
         self.broken = True
         self._stream.close()
 
-    def _read_until(self, deadline: float) -> list[Answer]:
-        answers = self._read_once(deadline)
+    def _read_until(self, deadline: float, received: _Received | None = None) -> list[Any]:
+        answers = self._read_once(deadline, received)
         if not answers and time.monotonic() >= deadline:
             # Bytes that trickle in, or the server's own requests, are no answer.
             raise RequestTimeoutError(f"{self.address} did not answer in time")
         return answers
 
-    def _read_once(self, deadline: float) -> list[Answer]:
+    def _read_once(self, deadline: float, received: _Received | None = None) -> list[Any]:
         count = self._stream.recv_into(self._session.writable(), deadline)
-        answers = self._session.received(count)
+        answers = (received or self._session.received)(count)
         replies = self._session.replies()
         if replies:
             self._stream.send(replies, deadline)
-        if GO_AWAY in [frame.code for _, frame in answers]:
+        if GO_AWAY in [answer[1].code for answer in answers]:
             self.draining = True
         return answers
 

@@ -30,6 +30,7 @@ from rocketmq_spark.wire.answers import before, first_offset, number
 from rocketmq_spark.wire.buffer import FrameBuffer, Landing
 from rocketmq_spark.wire.decode import Decoder
 from rocketmq_spark.wire.frame import Frame
+from rocketmq_spark.wire.session import SeriesAnswer
 
 log = logging.getLogger(__name__)
 
@@ -125,10 +126,12 @@ class RangeReader:
         self._landing: Landing | None = None
         self._prefer = MASTER_ID
         self._suggested: str | None = None  # by the last answer
+        self._judged: Frame | None = None  # what those like it mean is known
+        self._delta = 0  # what the last answer says to add to the offsets in it
         self._routed = False
         self._failures = 0  # since the last progress
         self._failed: set[str] = set()  # addresses, since the last progress
-        self._last_progress = time.monotonic()
+        self._last_progress = 0.0
         self._batches = self._read()
 
     def __iter__(self) -> RangeReader:
@@ -139,7 +142,8 @@ class RangeReader:
 
     @property
     def position(self) -> int:
-        """Everything before it has been handed out; after an error, where to go on."""
+        """Everything before it has been handed out; after an error, where to go on. But if some
+        messages cannot be decoded, it is behind the batch that they are in."""
         return self._window.position
 
     def close(self) -> None:
@@ -157,6 +161,7 @@ class RangeReader:
                 self._landing = None
 
     def _read_all(self) -> Iterator[Any]:
+        self._last_progress = time.monotonic()  # not before somebody reads
         if self._filter.subscription.kind == commands.SQL92:
             what = f"cannot filter by {self._filter.subscription.expression!r} in"
             self._metadata.ask_queue_broker(self._queue, self._check_filter, what)
@@ -202,7 +207,7 @@ class RangeReader:
             while not window.done:
                 asks = window.asks() if self._prefer == prefer else []
                 if asks:
-                    requests = [((ask.offset, ask.wanted), ask) for ask in asks]
+                    requests = [(ask[:2], ask) for ask in asks]  # by offset and count
                     connection.submit_series(pulls, requests, time.monotonic() + settings.timeout)
                 if self._worth_decoding(landing, connection):
                     # New pulls are on their way, so the broker works while we decode.
@@ -212,8 +217,8 @@ class RangeReader:
                 elif landing.full:
                     self._make_room(landing)
                 elif window.flying:
-                    for ask, frame in connection.receive(time.monotonic() + settings.timeout):
-                        self._judge(ask, frame, connection.address)
+                    answers = connection.receive_series(time.monotonic() + settings.timeout)
+                    self._take(answers, landing.memory, connection.address)
                 else:
                     return  # nothing in flight and told to go elsewhere
         finally:
@@ -242,36 +247,81 @@ class RangeReader:
         size = max(len(landing.memory), min(4 * len(landing.memory), usual))
         places = landing.tidy([piece.span for piece in waiting], size)
         for piece, at in zip(waiting, places, strict=True):
-            piece.at, piece.body = at, landing.memory[at : at + len(piece.body)]
+            self._window.moved(piece, at)
 
     def _check_filter(self, _: str) -> Any:
         group, topic = self._settings.group, self._queue.topic
         return commands.check_filter(group, topic, self._filter.subscription)
 
-    def _judge(self, ask: Ask, frame: Frame, address: str) -> None:
-        """Take what an answer gives; raise what it means otherwise."""
-        code, remark = frame.code, frame.remark
-        if code == FOUND:
-            after = number(frame, "nextBeginOffset")
-            delta = 0 if frame.ext.get("offsetDelta") in _NO_DELTA else number(frame, "offsetDelta")
-            if after <= ask.offset:
-                raise _TryAgainError(self._error(frame, address))
-            body = frame.body
-            if self._window.beyond(ask, after):
-                body = before(body, ask.end - delta)
-            self._window.answered(ask, after, body, delta, frame.at)
+    def _take(self, answers: list[SeriesAnswer], memory: memoryview, address: str) -> None:
+        """Hand the messages of answers to the window; raise what an answer means otherwise."""
+        judged, delta = self._judged, self._delta
+        as_asked, others = [], []
+        for answer in answers:
+            ask, frame, after, at, end = answer
+            # A header like one that was judged means the same.
+            if (
+                frame is judged
+                and after == ask[2]
+                and first_offset(memory, at, end) == ask[0] - delta
+            ):
+                as_asked.append((ask, (at, end)))
+            else:
+                others.append(answer)
+        if as_asked:
+            self._window.as_asked(as_asked, delta)
             self._progress()
+        for answer in others:
+            self._take_other(answer, memory, address)
+
+    def _take_other(self, answer: SeriesAnswer, memory: memoryview, address: str) -> None:
+        """An answer that is not like most.
+
+        A broker that is removing a file passes over what was in it and gives the rest. Only when it
+        is asked for nothing else does it say whether messages were removed or there never were any
+        (a compacted topic), so whatever is missing at the beginning is asked for by itself.
+        """
+        window = self._window
+        ask, frame, after, at, end = answer
+        if frame is not self._judged or after is None:
+            after = self._judge(ask, frame, after, address)
+        if after <= ask.offset:
+            raise _TryAgainError(self._error(frame, address))
+        self._progress()
+        first = first_offset(memory, at, end)
+        first = ask.offset if first is None else first + self._delta
+        if first > ask.offset and not self._filter.selects:
+            if first < ask.end:
+                ask = window.began_late(ask, first)
+            elif ask.extra:
+                window.failed(ask)
+                return
+        if after > ask.end and window.asked(ask.end):
+            end = before(memory, at, end, ask.end - self._delta)
+        window.answered(ask, after, (at, end), self._delta, first < ask.offset)
+
+    def _judge(self, ask: Ask, frame: Frame, known: int | None, address: str) -> int:
+        """What an answer means that is not like the last one: up to where it leads, or an error.
+
+        If where it leads is `known`, a frame that it shares with others does not say it.
+        """
+        code, remark = frame.code, frame.remark
+        self._judged = None
+        if code in (FOUND, NOT_FOUND, RETRY_IMMEDIATELY):
+            after = number(frame, "nextBeginOffset") if known is None else known
             self._follow_suggestion(frame)
-            return
+        if code == FOUND:
+            delta = frame.ext.get("offsetDelta")
+            self._delta = 0 if delta in _NO_DELTA else number(frame, "offsetDelta")
+            self._judged = frame
+            return after
         if code in (NOT_FOUND, RETRY_IMMEDIATELY):
-            after = number(frame, "nextBeginOffset")
-            self._follow_suggestion(frame)
             if code == RETRY_IMMEDIATELY and remark == _REMOVING:
                 raise self._out_of_range(ask, frame, address)
-            if after > ask.offset:
-                self._window.answered(ask, after, b"")
-                self._progress()
-                return
+            # A 19 may lead on too, to the next index file; but then messages are missing, for what
+            # a filter leaves out is a 20.
+            if after > ask.offset and code == RETRY_IMMEDIATELY:
+                return after
             raise _TryAgainError(self._not_there(ask, frame, address))
         if code == OFFSET_MOVED:
             # A reset of the group by an operator is told once, to whoever asks first; it is about
@@ -372,9 +422,7 @@ def _runs(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
     """
     run: list[Piece] = []
     for piece in pieces:
-        first = first_offset(piece.body)
-        overlaps = first is not None and first + piece.delta < piece.offset
-        if run and (overlaps or piece.delta != run[0].delta):
+        if run and (piece.reaches_back or piece.delta != run[0].delta):
             yield run
             run = []
         run.append(piece)

@@ -14,53 +14,55 @@ No sockets and no clock: it is told of answers and says what to do.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from operator import attrgetter
-
-from rocketmq_spark.wire.frame import Buffer
+from typing import NamedTuple
 
 # The count that every broker gives from memory unless its operator changed it.
 FIRST_STEP = 32
 # Full answers in a row before a larger count is tried; after a vain try, ever longer.
 _FIRST_PATIENCE = 2
 _LONGEST_PATIENCE = 256
-# Asked for before the size of an answer is known, so that large messages do not come in a flood.
+# An answer is to take at most one of so many parts of what may be held; where an operator allows
+# large answers, a few of them would fill the memory otherwise.
+_LEAST_ANSWERS = 4
+# Messages asked for before anything is known of their size, so that large ones do not come in a
+# flood; and asks in flight after that, beside two for each answer.
+_FIRST_COUNT = 4
 _FIRST_DEPTH = 4
 
 
-@dataclass(slots=True)
-class Ask:
-    """The messages of [offset, end), and `extra` ones if the broker gives so many at once.
+class Ask(NamedTuple):
+    """The messages of [offset, end), and more if more than those are `wanted`.
 
     The extra ones are asked for by somebody else too: they tell how much a broker would give, and
     leave no hole if it does not.
     """
 
     offset: int
+    wanted: int
     end: int
-    extra: int = 0
 
     @property
-    def wanted(self) -> int:
-        """How many the broker is asked for."""
-        return self.end - self.offset + self.extra
+    def extra(self) -> int:
+        return self.wanted - (self.end - self.offset)
 
 
-@dataclass(slots=True)
-class Piece:
-    """What came for [offset, end): message bytes, what to add to their offsets, and the place of
-    the bytes in the memory they were received into."""
+class Piece(NamedTuple):
+    """What came for [offset, end): messages at these bytes of the memory they were received into,
+    and what to add to their offsets. `reaches_back` if the first record begins before `offset`, as
+    that of a whole batch may."""
 
     offset: int
     end: int
-    body: Buffer
+    span: tuple[int, int]
     delta: int = 0
-    at: int = 0
+    reaches_back: bool = False
 
     @property
-    def span(self) -> tuple[int, int]:
-        return self.at, self.at + len(self.body)
+    def size(self) -> int:
+        at, stop = self.span
+        return stop - at
 
 
 class Window:
@@ -79,6 +81,7 @@ class Window:
         self._depth = depth
         self._max_bytes = max_bytes
         self._largest_step = largest_step
+        self._largest_answer = max_bytes / _LEAST_ANSWERS
         self._holes: list[tuple[int, int]] = []  # heap of (offset, end) to ask for again
         self._flying: dict[int, Ask] = {}  # by offset
         self._answers = 0
@@ -111,23 +114,27 @@ class Window:
         flying = self._flying
         if not self._holes and len(flying) > room - room // 4:
             return found
-        while len(flying) < room:
-            if self._holes:
-                offset, end = heappop(self._holes)
-                ask = Ask(offset, min(end, offset + self._largest_step))
-                if ask.end < end:
-                    heappush(self._holes, (ask.end, end))
-            elif self._frontier < self.end:
-                end = min(self._frontier + self._step, self.end)
-                ask = Ask(self._frontier, end, self._probe(end))
-                self._frontier = end
-            else:
-                break
-            flying[ask.offset] = ask
+        while self._holes and len(flying) < room:
+            offset, end = heappop(self._holes)
+            wanted = min(end - offset, self._largest_step)
+            ask = flying[offset] = Ask(offset, wanted, offset + wanted)
             found.append(ask)
+            if ask.end < end:
+                heappush(self._holes, (ask.end, end))
+        step = self._step if self._answers else min(self._step, _FIRST_COUNT)
+        stop = min(self._frontier + (room - len(flying)) * step, self.end)
+        extra = self._probe() if self._frontier < stop else 0
+        for offset in range(self._frontier, stop, step):
+            end = min(offset + step, stop)
+            ask = flying[offset] = Ask(offset, end - offset + min(extra, self.end - end), end)
+            found.append(ask)
+            extra = 0
+        self._frontier = max(self._frontier, stop)
         return found
 
     def _room(self) -> int:
+        if not self._answers:
+            return 1
         if not self._typical:
             return min(_FIRST_DEPTH, self._depth)
         # Two more for each answer: a broker reads all that is asked before it sends the first.
@@ -136,44 +143,92 @@ class Window:
         # Always one, or a message larger than the limit could never be read.
         return max(1, min(self._depth, pace, int(free / self._typical)))
 
-    def _probe(self, end: int) -> int:
+    def _probe(self) -> int:
         """Now and then thrice as many more: perhaps the broker gives more at once by now."""
-        if self._full < self._patience:
+        if self._full < self._patience or 4 * self._typical > self._largest_answer:
             return 0
         self._full = 0
-        return min(3 * self._step, self._largest_step - self._step, self.end - end)
+        return min(3 * self._step, self._largest_step - self._step)
 
-    def answered(self, ask: Ask, after: int, body: Buffer, delta: int = 0, at: int = 0) -> None:
-        """`body`, received at this place, holds the messages of [ask.offset, after)."""
-        del self._flying[ask.offset]
+    def answered(
+        self,
+        ask: Ask,
+        after: int,
+        span: tuple[int, int],
+        delta: int = 0,
+        reaches_back: bool = False,
+    ) -> None:
+        """The messages of [ask.offset, after) were received at these bytes."""
+        offset, _, end = ask
+        del self._flying[offset]
         self._answers += 1
-        end = ask.end
-        if body:
-            self._typical = max(len(body), self._typical * 0.95)
-            self._learn(ask, after - ask.offset)
+        size = span[1] - span[0]
+        self._typical = max(size, self._typical * 0.95)
+        self._learn(ask, after - offset, size)
         if after < end:
             heappush(self._holes, (after, end))
         elif end == self._frontier:
             # A filter may have skipped further than asked; nobody else has that part.
-            self._frontier = max(end, after)
+            self._frontier = after
         else:
             after = end
-        self._put(Piece(ask.offset, after, body, delta, at))
+        self._ready[offset] = Piece(offset, after, span, delta, reaches_back)
+        self._ready_bytes += size
+        self._run_on()
         if self._ready_bytes > self._max_bytes:
             self._shed()
 
-    def beyond(self, ask: Ask, after: int) -> bool:
-        """Whether an answer up to `after` holds messages that another ask is to bring."""
-        return after > ask.end != self._frontier
+    def as_asked(self, answers: list[tuple[Ask, tuple[int, int]]], delta: int) -> None:
+        """Each brings the messages of its ask, no more and no less, at these bytes.
+
+        The same as `answered` for each of them, at less cost, for nearly all answers are such.
+        """
+        flying, ready, step, most = self._flying, self._ready, self._step, self._largest_answer
+        typical, total, others = self._typical, 0, []
+        for ask, span in answers:
+            offset, wanted, end = ask
+            size = span[1] - span[0]
+            if wanted != step or end - offset != step or size > most:
+                others.append((ask, span))
+                continue
+            del flying[offset]
+            typical = max(size, typical * 0.95)
+            ready[offset] = Piece(offset, end, span, delta)
+            total += size
+        usual = len(answers) - len(others)
+        self._answers += usual
+        self._full += usual
+        self._typical = typical
+        self._ready_bytes += total
+        self._run_on()
+        if self._ready_bytes > self._max_bytes:
+            self._shed()
+        for ask, span in others:
+            self.answered(ask, ask.end, span, delta)
+
+    def began_late(self, ask: Ask, first: int) -> Ask:
+        """An answer begins with message `first` instead of the one asked for. What is missing is
+        asked for by itself; the rest of the ask, to be `answered` in its place."""
+        del self._flying[ask.offset]
+        heappush(self._holes, (ask.offset, first))
+        rest = self._flying[first] = Ask(first, ask.offset + ask.wanted - first, ask.end)
+        return rest
+
+    def asked(self, offset: int) -> bool:
+        """Whether this message is, or will be, asked for by a pull that begins there or before."""
+        return offset != self._frontier
 
     def failed(self, ask: Ask) -> None:
         """No answer, or one that says try again."""
         del self._flying[ask.offset]
         heappush(self._holes, (ask.offset, ask.end))
 
-    def _learn(self, ask: Ask, got: int) -> None:
+    def _learn(self, ask: Ask, got: int, size: int) -> None:
+        """How many to ask for, by the answer to one ask."""
+        if not size:
+            return
         asked = ask.end - ask.offset
-        most = min(got, asked + ask.extra)
+        most = min(got, ask.wanted)
         if got < asked:
             self._step = max(1, min(got, self._largest_step))
             self._full = 0
@@ -183,13 +238,13 @@ class Window:
             self._patience = min(self._patience * 2, _LONGEST_PATIENCE)
         elif asked == self._step:
             self._full += 1
+        self._step = max(1, min(self._step, int(self._largest_answer * got / size)))
 
-    def _put(self, piece: Piece) -> None:
-        self._ready[piece.offset] = piece
-        self._ready_bytes += len(piece.body)
+    def _run_on(self) -> None:
+        """As far as pieces follow on each other."""
         while (following := self._ready.get(self._next_ready)) is not None:
             self._next_ready = following.end
-            self._run_bytes += len(following.body)
+            self._run_bytes += following.size
 
     def _shed(self) -> None:
         """Forget what came too early rather than hold more than allowed; it is asked for again."""
@@ -198,7 +253,7 @@ class Window:
             if last < self._next_ready:
                 return
             piece = self._ready.pop(last)
-            self._ready_bytes -= len(piece.body)
+            self._ready_bytes -= piece.size
             # An answer may reach beyond the range; what is asked for never does.
             heappush(self._holes, (piece.offset, min(piece.end, self.end)))
 
@@ -225,8 +280,8 @@ class Window:
         while self.position < self._next_ready and size < most:
             piece = self._ready.pop(self.position)
             pieces.append(piece)
-            self.position = piece.end
-            size += len(piece.body)
+            _, self.position, (at, stop), *_ = piece
+            size += stop - at
         self._ready_bytes -= size
         self._run_bytes -= size
         return pieces
@@ -237,7 +292,11 @@ class Window:
 
     def waiting(self) -> list[Piece]:
         """Ready pieces in the order of their places in memory."""
-        return sorted(self._ready.values(), key=attrgetter("at"))
+        return sorted(self._ready.values(), key=attrgetter("span"))
+
+    def moved(self, piece: Piece, at: int) -> None:
+        """A ready piece has another place now."""
+        self._ready[piece.offset] = piece._replace(span=(at, at + piece.size))
 
     def __repr__(self) -> str:
         return (

@@ -18,7 +18,7 @@ _STATIC_NOBODY = "__syslo__none__"
 _GLOBAL_SCOPE = "__global__"
 
 _INT = struct.Struct(">i")
-_LONG = struct.Struct(">q")
+_OFFSET = struct.Struct(">20xq")  # TOTALSIZE MAGICCODE BODYCRC QUEUEID FLAG are before it
 
 # What reading fields out of JSON that has another shape than it should can raise.
 _MISSHAPEN = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
@@ -36,18 +36,16 @@ def number(frame: Frame, name: str) -> int:
         ) from error
 
 
-def first_offset(body: Buffer) -> int | None:
-    """The queue offset stored in the first record of a pull's body."""
-    # TOTALSIZE MAGICCODE BODYCRC QUEUEID FLAG are before it.
-    return int(_LONG.unpack_from(body, 20)[0]) if len(body) >= 28 else None
+def first_offset(memory: Buffer, at: int, end: int) -> int | None:
+    """The queue offset stored in the first record of a pull's body, which is at these bytes."""
+    return int(_OFFSET.unpack_from(memory, at)[0]) if end - at >= _OFFSET.size else None
 
 
-def before(body: Buffer, offset: int) -> Buffer:
-    """The records of a pull's body that are stored before this queue offset."""
-    at = 0
-    while at + 28 <= len(body) and _LONG.unpack_from(body, at + 20)[0] < offset:
-        at += max(1, _INT.unpack_from(body, at)[0])
-    return body[:at]
+def before(memory: Buffer, at: int, end: int, offset: int) -> int:
+    """Where those records of a pull's body end that are stored before this queue offset."""
+    while (first := first_offset(memory, at, end)) is not None and first < offset:
+        at += max(1, _INT.unpack_from(memory, at)[0])
+    return min(at, end)
 
 
 def route(topic: str, body: Any) -> Route:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from rocketmq_spark.errors import FrameTooLargeError
-from rocketmq_spark.wire.frame import Frame, HeaderMemory, decode
+from rocketmq_spark.errors import FrameError, FrameTooLargeError
+from rocketmq_spark.wire.frame import Frame, decode
 
 # The most message bytes that a Java broker puts in one answer (MessageStoreConfig's ceiling);
 # anything longer is not RocketMQ talking.
@@ -17,6 +17,7 @@ _FIRST_CHUNK = 16 * 1024
 _LARGEST_CHUNK = 1024 * 1024
 
 _LENGTH = struct.Struct(">I")
+_LEAST = 4  # bytes of a frame after its length: those that tell of its header
 
 
 class FrameBuffer:
@@ -33,7 +34,6 @@ class FrameBuffer:
         self._start = 0  # of the first frame not yet handed out
         self._end = 0  # of what has been received
         self._wanted = 4  # bytes that the frame at _start needs, as far as known
-        self._headers = HeaderMemory()
 
     def writable(self) -> memoryview:
         """Where the next bytes go; never empty, unless it is `full`."""
@@ -47,25 +47,41 @@ class FrameBuffer:
 
     def received(self, count: int) -> list[Frame]:
         """Account for `count` bytes in `writable()`; the frames they complete."""
+        memory = self.memory
+        return [decode(memory, start, end) for start, end in self.cut(count)]
+
+    def cut(self, count: int) -> list[tuple[int, int]]:
+        """The same, but only where they begin and end in `memory`, without their lengths."""
         chunk, start, end = self._chunk, self._start, self._end + count
+        unpack, max_frame = _LENGTH.unpack_from, self._max_frame
         frames = []
         wanted = 4
         while end - start >= 4:
-            length = _LENGTH.unpack_from(chunk, start)[0]
-            if length > self._max_frame:
-                raise FrameTooLargeError(
-                    f"a frame of {length} bytes is announced, more than the {self._max_frame} "
-                    "allowed; the peer does not speak RocketMQ's remoting protocol"
-                )
+            length = unpack(chunk, start)[0]
+            if not _LEAST <= length <= max_frame:
+                raise self._wrong(length)
             after = start + 4 + length
             if end < after:
                 wanted = 4 + length
                 break
-            frames.append(decode(chunk, start + 4, after, self._headers))
+            frames.append((start + 4, after))
             start = after
         self._start, self._end, self._wanted = start, end, wanted
         self._make_room()
         return frames
+
+    def _wrong(self, length: int) -> FrameError:
+        if length < _LEAST:
+            return FrameError(f"a frame of {length} bytes is too short to hold a header")
+        return FrameTooLargeError(
+            f"a frame of {length} bytes is announced, more than the {self._max_frame} allowed; "
+            "the peer does not speak RocketMQ's remoting protocol"
+        )
+
+    @property
+    def memory(self) -> memoryview:
+        """What `writable()` is a part of."""
+        return self._chunk
 
     def take_over(self, other: FrameBuffer) -> None:
         """Go on where `other` is: with the frame that it has only the beginning of."""
@@ -93,11 +109,6 @@ class Landing(FrameBuffer):
     So many answers can be decoded where they have landed, and the memory is used again: new memory
     would cost as much as copying what is put in it.
     """
-
-    @property
-    def memory(self) -> memoryview:
-        """What `Frame.at` is a place in."""
-        return self._chunk
 
     def tidy(self, kept: list[tuple[int, int]], size: int) -> list[int]:
         """Forget all but these spans and the unfinished frame; where each of the spans begins now.

@@ -6,6 +6,7 @@ A frame is: length (4 bytes, of all that follows), header kind (1), header lengt
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -124,17 +125,20 @@ def json_pattern(code: int, ext: Mapping[str, str], varying: Iterable[str]) -> b
     return _json_header(code, VERSION, "%d", 0, fields).encode()
 
 
-def fill_in(pattern: bytes, *numbers: int) -> bytes:
+def fill_in(pattern: bytes, numbers: tuple[int, ...]) -> bytes:
     """The bytes of a request without a body, from its pattern."""
     header = pattern % numbers
-    return _LENGTHS.pack(4 + len(header), len(header)) + header
+    size = len(header)
+    return _LENGTHS.pack(4 + size, size) + header
 
 
-def decode(data: memoryview, start: int, end: int, memory: HeaderMemory | None = None) -> Frame:
+# Of a frame that begins there, without its length; its kind, 0 for JSON, is in the upper bits.
+header_size = _LENGTH.unpack_from
+
+
+def decode(data: memoryview, start: int, end: int) -> Frame:
     """The frame between these places, without its length. The body is a view, not a copy."""
-    if end - start < 4:
-        raise FrameError(f"a frame of {end - start} bytes is too short to hold a header")
-    word = _LENGTH.unpack_from(data, start)[0]
+    word = header_size(data, start)[0]
     kind, at = word >> 24, start + 4 + (word & 0xFFFFFF)
     if at > end:
         raise FrameError(
@@ -143,7 +147,7 @@ def decode(data: memoryview, start: int, end: int, memory: HeaderMemory | None =
         )
     header, body = data[start + 4 : at].tobytes(), data[at:end]
     if kind == JSON_HEADER:
-        frame = memory.decode(header, body) if memory else _decode_json(header, body)
+        frame = _decode_json(header, body)
     elif kind == BINARY_HEADER:
         frame = _decode_binary(header, body)
     else:
@@ -152,52 +156,53 @@ def decode(data: memoryview, start: int, end: int, memory: HeaderMemory | None =
     return frame
 
 
-_OFFSET = b'"nextBeginOffset":"'
-_OPAQUE = b'"opaque":'
-_ZERO = ord("0")
-
-
-class HeaderMemory:
-    """Reads JSON headers, and only two numbers of those that are otherwise like the last one.
+class LikeHeaders:
+    """Reads JSON headers that are like one parsed before, but for some numbers in them.
 
     Answers to a series of pulls are. The rest is compared byte for byte, so what comes out is
     always what the JSON parser would say.
     """
 
     def __init__(self) -> None:
-        self._known: Frame | None = None
-        self._ext: dict[str, str] = {}
-        # The parts of its header before, between and after the two numbers.
-        self._before = self._between = self._after = b""
+        self._like: Frame | None = None  # without its body
+        self._fixed = b"", b"", b"", b""  # the parts of its header around the numbers
 
-    def decode(self, header: bytes, body: memoryview) -> Frame:
-        before, after, known = self._before, self._after, self._known
-        if known and header.startswith(before) and header.endswith(after):
-            numbers = header[len(before) : len(header) - len(after)]
-            offset, _, opaque = numbers.partition(self._between)
-            # Only as Java writes them: Python takes more for a number.
-            if offset.isdigit() and opaque.isdigit() and opaque[0] != _ZERO and len(opaque) <= 10:
-                ext = self._ext.copy()
-                ext["nextBeginOffset"] = offset.decode()
-                return Frame(
-                    known.code, int(opaque), known.flag, ext, known.remark, body, known.version
-                )
-        frame = _decode_json(header, body)
-        self._learn(header, frame)
-        return frame
+    def read(self, header: bytes) -> tuple[Frame, int, int] | None:
+        """The frame it is like, its nextBeginOffset and its opaque; None if it is not alike."""
+        like = self._like
+        before, first, second, after = self._fixed
+        if not (like and header.startswith(before) and header.endswith(after)):
+            return None
+        offset, _, rest = header[len(before) : -len(after)].partition(first)
+        most, _, opaque = rest.partition(second)
+        # Only as Java writes them: Python takes more for a number, and a longer one for an error.
+        digits = offset.isdigit() and most.isdigit() and opaque.isdigit()
+        if not digits or opaque[0] == _ZERO or len(header) > _LONGEST_ALIKE:
+            return None
+        return like, int(offset), int(opaque)
 
-    def _learn(self, header: bytes, frame: Frame) -> None:
-        before, name, tail = header.partition(_OFFSET)
-        offset, quote, tail = tail.partition(b'"')
-        between, second, tail = tail.partition(_OPAQUE)
-        opaque, comma, after = tail.partition(b",")
+    def learn(self, header: bytes, frame: Frame) -> None:
+        """`frame` was parsed from `header`: the next ones may be like it."""
+        found = _NUMBERS.fullmatch(header)
         # A name may be written in another way, or stand in another place.
-        once = header.count(b"nextBeginOffset") == 1 == header.count(b"opaque")
-        as_read = (frame.ext.get("nextBeginOffset", "").encode(), b"%d" % frame.opaque)
-        if once and b"\\" not in header and as_read == (offset, opaque):
-            self._before, self._after = before + name, comma + after
-            self._between = quote + between + second
-            self._known, self._ext = replace(frame, body=b""), dict(frame.ext)
+        once = all(
+            header.count(name) == 1 for name in (b"nextBeginOffset", b"maxOffset", b"opaque")
+        )
+        if found and once and b"\\" not in header:
+            before, offset, first, most, second, opaque, after = found.groups()
+            read = (frame.ext.get("nextBeginOffset"), frame.ext.get("maxOffset"), frame.opaque)
+            if read == (offset.decode(), most.decode(), int(opaque)):
+                self._fixed = before, first, second, after
+                self._like = replace(frame, body=b"")
+
+
+# As RocketMQ's brokers write them.
+_NUMBERS = re.compile(
+    rb'(.*"nextBeginOffset":")(\d+)(","maxOffset":")(\d+)(".*"opaque":)([1-9]\d{0,9})(,.*)',
+    re.DOTALL,
+)
+_ZERO = ord("0")
+_LONGEST_ALIKE = 4096  # far below what Python refuses to take for a number
 
 
 def _decode_json(raw: bytes, body: Buffer) -> Frame:

@@ -6,7 +6,7 @@ response first, and only then for its number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +16,18 @@ from rocketmq_spark.wire.frame import (
     RESPONSE_FLAG,
     Buffer,
     Frame,
+    LikeHeaders,
+    decode,
     encode,
     fill_in,
+    header_size,
     json_pattern,
 )
 
+SUCCESS = 0
 REQUEST_CODE_NOT_SUPPORTED = 3
 
+_LARGEST = 0x7FFFFFFF  # number of a request: Java's int
 _NOBODY = object()  # in the place of the token that nobody gave
 
 
@@ -53,6 +58,10 @@ class Series:
 # Whatever the asker attached to a request, and the response. A plain tuple is the cheapest, and a
 # read makes one for every few messages.
 Answer = tuple[Any, Frame]
+# The same for one of a series, and where its body begins and ends in the memory it was received
+# into. Answers whose headers are alike but for their numbers have one frame in common, which has
+# those of the first of them and no body, and their nextBeginOffset is beside it.
+SeriesAnswer = tuple[Any, Frame, int | None, int, int]
 
 
 class Session:
@@ -65,6 +74,7 @@ class Session:
         self._credentials = credentials
         self._fields = {"nsd": "true", "ns": namespace} if namespace else {}
         self._buffer = FrameBuffer()
+        self._headers = LikeHeaders()
         self._opaque = 0
         self._pending: dict[int, Any] = {}
         self._replies = bytearray()
@@ -80,15 +90,23 @@ class Session:
 
     def _number(self, token: Any) -> int:
         """Of the next request."""
-        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
+        self._opaque = self._opaque + 1 & _LARGEST
         self._pending[self._opaque] = token
         return self._opaque
 
-    def series(self, series: Series, numbers: Sequence[int], token: Any = None) -> bytes:
-        """`request` for one of a series, at a fraction of the cost if nothing has to be signed."""
+    def series(self, series: Series, requests: Iterable[tuple[Sequence[int], Any]]) -> bytes:
+        """`request` for many of a series, each given by its numbers and its token, at a fraction of
+        the cost if nothing has to be signed."""
         if self._credentials or self._fields:
-            return self.request(series.command(numbers), token)
-        return fill_in(series.pattern, self._number(token), *numbers)
+            return b"".join([self.request(series.command(n), token) for n, token in requests])
+        pattern, pending, opaque = series.pattern, self._pending, self._opaque
+        asked = []
+        for numbers, token in requests:
+            opaque = opaque + 1 & _LARGEST
+            pending[opaque] = token
+            asked.append(fill_in(pattern, (opaque, *numbers)))
+        self._opaque = opaque
+        return b"".join(asked)
 
     def receive_into(self, buffer: FrameBuffer) -> None:
         """From now on, bytes are received into this buffer."""
@@ -111,14 +129,39 @@ class Session:
         refused politely: this client has nothing to say about consumers, but silence would make
         an operator's command hang.
         """
-        answers: list[Answer] = []
-        forget = self._pending.pop
-        for frame in self._buffer.received(count):
-            if not frame.flag & RESPONSE_FLAG:
-                self._refuse(frame)
-            elif (token := forget(frame.opaque, _NOBODY)) is not _NOBODY:
-                answers.append((token, frame))
+        frames = self._buffer.received(count)
+        answers = [(self._token(frame), frame) for frame in frames]
+        return [answer for answer in answers if answer[0] is not _NOBODY]
+
+    def received_series(self, count: int) -> list[SeriesAnswer]:
+        """The same for answers to a series: a header that is like the last one is not parsed."""
+        answers: list[SeriesAnswer] = []
+        memory, headers = self._buffer.memory, self._headers
+        read, forget = headers.read, self._pending.pop
+        for start, end in self._buffer.cut(count):
+            # Beyond the end if the header does not fit, or is binary: its kind is in upper bits.
+            at = start + 4 + header_size(memory, start)[0]
+            header = memory[start + 4 : at].tobytes() if at <= end else b""
+            if alike := read(header):
+                frame, after, opaque = alike
+                token = forget(opaque, _NOBODY)
+            else:
+                frame, after = decode(memory, start, end), None
+                token = self._token(frame)
+                # Numbers in an error are told to somebody; those of its like would not be its own.
+                if frame.code == SUCCESS and frame.is_response:
+                    headers.learn(header, frame)
+                at = frame.at
+            if token is not _NOBODY:
+                answers.append((token, frame, after, at, end))
         return answers
+
+    def _token(self, frame: Frame) -> Any:
+        """Of the request that this answers."""
+        if frame.flag & RESPONSE_FLAG:
+            return self._pending.pop(frame.opaque, _NOBODY)
+        self._refuse(frame)
+        return _NOBODY
 
     def replies(self) -> bytes:
         """Bytes to send in answer to the server's own requests, once."""

@@ -12,6 +12,7 @@ import contextlib
 import json
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections import Counter
@@ -41,9 +42,29 @@ def answer(
 
 def to_bytes(reply: Reply, request: Frame) -> bytes:
     if isinstance(reply, Frame):
-        return encode(replace(reply, opaque=request.opaque) if reply.is_response else reply)
+        return (
+            as_java(replace(reply, opaque=request.opaque)) if reply.is_response else encode(reply)
+        )
     assert isinstance(reply, bytes)
     return reply
+
+
+def as_java(frame: Frame) -> bytes:
+    """The bytes of an answer with its header as a Java server writes it."""
+    header: dict[str, object] = {
+        "code": frame.code,
+        "extFields": frame.ext,
+        "flag": frame.flag,
+        "language": "JAVA",
+        "opaque": frame.opaque,
+        "remark": frame.remark,
+        "serializeTypeCurrentRPC": "JSON",
+        "version": frame.version,
+    }
+    said = {name: value for name, value in header.items() if value not in ({}, "")}
+    raw = json.dumps(said, separators=(",", ":"), ensure_ascii=False).encode()
+    lengths = struct.pack(">II", 4 + len(raw) + len(frame.body), len(raw))
+    return b"".join((lengths, raw, frame.body))
 
 
 def silent(request: Frame) -> Iterable[Reply]:

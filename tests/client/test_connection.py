@@ -16,8 +16,9 @@ from rocketmq_spark.errors import (
     RocketMQError,
 )
 from rocketmq_spark.wire.acl import Credentials
+from rocketmq_spark.wire.buffer import Landing
 from rocketmq_spark.wire.frame import ONEWAY_FLAG, Frame
-from rocketmq_spark.wire.session import Command, Session
+from rocketmq_spark.wire.session import Command, Series, Session
 from tests.client.scripted import (
     CUT,
     Handler,
@@ -172,6 +173,125 @@ def test_after_go_away_nobody_else_gets_it() -> None:
     assert connection.call(Command(11, {}), SOON).code == 1500
     assert not connection.broken
     assert not connection.idle
+
+
+# --- answers to a series ----------------------------------------------------------------------
+
+SERIES = Series(11, {"topic": "T"}, ("queueOffset", "maxMsgNums"))
+
+
+def pulled(after: int, code: int = 0) -> Frame:
+    return answer(code, "FOUND", b"x" * after, nextBeginOffset=after, maxOffset=9, minOffset=0)
+
+
+def asking(handler: Handler, tokens: str, at_once: int = 1 << 30) -> tuple[Connection, Landing]:
+    connection, _ = connect(handler, at_once)
+    landing = Landing()
+    connection.receive_into(landing)
+    asked = [((number, 1), token) for number, token in enumerate(tokens)]
+    connection.submit_series(SERIES, asked, SOON)
+    return connection, landing
+
+
+def test_a_series_is_one_write_and_its_answers_keep_their_tokens() -> None:
+    connection, stream = connect(in_turn(pulled(5), pulled(6), pulled(7)))
+    connection.submit_series(SERIES, [((n, 32), token) for n, token in enumerate("abc")], SOON)
+    assert stream.writes == [3]
+    assert [request.ext["queueOffset"] for request in stream.requests] == ["0", "1", "2"]
+    answers = connection.receive_series(SOON)
+    assert [(token, after) for token, _, after, _, _ in answers] == [
+        ("a", None),
+        ("b", 6),
+        ("c", 7),
+    ]
+    assert connection.idle
+    assert set(stream.deadlines) == {SOON}
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 100])
+def test_answers_to_a_series_are_waited_for_until_there_is_one(at_once: int) -> None:
+    connection, landing = asking(in_turn(pulled(5), pulled(6)), "ab", at_once)
+    for token, size in (("a", 5), ("b", 6)):
+        [(given, _, _, at, end)] = connection.receive_series(SOON)
+        assert (given, bytes(landing.memory[at:end])) == (token, b"x" * size)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_go_away_among_answers_to_a_series(place: int) -> None:
+    replies = [pulled(5), pulled(6), pulled(7)]
+    replies[place] = pulled(5, code=1500)
+    connection, _ = asking(in_turn(*replies), "abc")
+    answers = connection.receive_series(SOON)
+    assert [token for token, *_ in answers] == ["a", "b", "c"]
+    assert [frame.code == 1500 for _, frame, *_ in answers] == [n == place for n in range(3)]
+    assert connection.draining
+    assert not connection.idle
+    assert not connection.broken
+
+
+def test_answers_to_a_series_without_go_away_leave_the_connection_as_it_was() -> None:
+    connection, _ = asking(in_turn(pulled(5), pulled(6)), "ab")
+    connection.receive_series(SOON)
+    assert not connection.draining
+
+
+def test_the_servers_question_is_answered_while_waiting_for_a_series() -> None:
+    connection, stream = connect(in_turn((Frame(307, 77), pulled(5))))
+    connection.submit_series(SERIES, [((0, 1), "a")], SOON)
+    assert [token for token, *_ in connection.receive_series(SOON)] == ["a"]
+    assert [(r.code, r.opaque) for r in stream.replies] == [(3, 77)]
+
+
+def test_only_questions_are_no_answer_to_a_series() -> None:
+    class Chatty(ScriptedStream):
+        def recv_into(self, view: memoryview, deadline: float) -> int:
+            self.push(Frame(40, 1, ONEWAY_FLAG))
+            return super().recv_into(view, deadline)
+
+    connection = Connection("b:1", Chatty(silent), Session())
+    began = time.monotonic()
+    connection.submit_series(SERIES, [((0, 1), "a")], SOON)
+    with pytest.raises(RequestTimeoutError, match="b:1 did not answer"):
+        connection.receive_series(began + 0.1)
+    assert connection.broken
+
+
+def test_a_full_buffer_gives_no_answers_to_a_series() -> None:
+    connection, landing = asking(in_turn(answer(body=bytes(100_000))), "a", 5000)
+    assert connection.receive_series(SOON) == []
+    assert landing.full
+    landing.tidy([], 200_000)
+    [(token, _, _, at, end)] = connection.receive_series(SOON)
+    assert (token, end - at) == ("a", 100_000)
+
+
+@pytest.mark.parametrize(
+    ("garbage", "error"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n", FrameTooLargeError),
+        (b"\x00\x00\x00\x01x", FrameError),
+        (b"\x00\x00\x00\x05\x00\x00\x00\xffx", FrameError),
+        (b"\x00\x00\x00\x05\x07\x00\x00\x00x", FrameError),
+    ],
+)
+def test_garbage_for_a_series_names_the_peer_and_ends_it(
+    garbage: bytes, error: type[RocketMQError]
+) -> None:
+    connection, stream = connect(in_turn(pulled(5), garbage))
+    connection.submit_series(SERIES, [((n, 1), n) for n in range(2)], SOON)
+    with pytest.raises(error, match=r"^b:1: ") as caught:
+        connection.receive_series(SOON)
+    assert type(caught.value) is error
+    assert connection.broken
+    assert stream.closed
+
+
+def test_the_end_fails_a_series_but_not_what_came_before_it() -> None:
+    connection, _ = asking(in_turn(pulled(5), CUT), "ab")
+    assert [token for token, *_ in connection.receive_series(SOON)] == ["a"]
+    with pytest.raises(ConnectionLostError):
+        connection.receive_series(SOON)
+    assert connection.broken
 
 
 def test_no_secret_in_any_text() -> None:

@@ -13,6 +13,7 @@ import pytest
 from rocketmq_spark.client.connection import Connection
 from rocketmq_spark.client.metadata import Metadata
 from rocketmq_spark.client.pull import Filter, PullSettings, RangeReader
+from rocketmq_spark.client.window import Ask
 from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.errors import (
     BadExpressionError,
@@ -31,11 +32,12 @@ from rocketmq_spark.errors import (
     ServerFaultError,
     TopicNotFoundError,
 )
+from rocketmq_spark.wire import frame as frame_module
 from rocketmq_spark.wire.acl import Credentials
 from rocketmq_spark.wire.buffer import Landing
 from rocketmq_spark.wire.commands import SQL92, Subscription
 from rocketmq_spark.wire.decode import Decoder
-from rocketmq_spark.wire.frame import Frame, encode
+from rocketmq_spark.wire.frame import Buffer, Frame, encode
 from rocketmq_spark.wire.message import (
     UNWRAP,
     BatchItem,
@@ -93,16 +95,16 @@ class PullBroker:
         return self.say(0, "FOUND", after, b"".join(map(record, range(offset, after))))
 
     def say(self, code: int, remark: str, after: int, body: bytes = b"", **ext: Any) -> Frame:
-        return answer(
-            code,
-            remark,
-            body,
-            nextBeginOffset=after,
-            minOffset=self.low,
-            maxOffset=self.high,
-            suggestWhichBrokerId=self.suggest,
-            **ext,
-        )
+        # In the order that Java gives them.
+        fields = {
+            "suggestWhichBrokerId": self.suggest,
+            "groupSysFlag": 0,
+            "nextBeginOffset": after,
+            "maxOffset": self.high,
+            "minOffset": self.low,
+            "topicSysFlag": 0,
+        }
+        return answer(code, remark, body, **{**fields, **ext})
 
 
 def sometimes(broker: Handler, *instead: Iterable[Reply] | None) -> Handler:
@@ -199,23 +201,29 @@ def test_a_part_of_a_batch_while_the_broker_has_nothing_for_us(
     network.at_once = 16 * size
     batches = list(reader(network, 0, 1000, batch_bytes=100 * size))
     assert rows(iter(batches)) == list(range(1000))
-    # Answers have 32 messages, and a quarter of a batch is enough.
-    assert [batch.num_rows for batch in batches[:-1]] == [32] * 31
+    # Answers have 32 messages but for the first, and a quarter of a batch is enough.
+    assert [batch.num_rows for batch in batches[:-1]] == [4 + 32] + [32] * 29
 
 
 def test_what_waits_for_its_turn_moves_with_its_bytes(network: Network) -> None:
     ours = reader(network, 0, 1000)
+    window = ours._window
     landing = ours._landing = Landing()
-    frames = [encode(Frame(0, number, 1, body=bytes([number]) * 900)) for number in (1, 2, 3)]
-    landing.writable()[: len(b"".join(frames))] = b"".join(frames)
-    _, second, third = landing.received(len(b"".join(frames)))
-    _, *asks = ours._window.asks()[:3]
-    for ask, frame in zip(asks, (second, third), strict=True):
-        ours._window.answered(ask, ask.end, frame.body, 0, frame.at)
+    frames = [encode(Frame(0, number, 1, body=bytes([number]) * 900)) for number in (1, 2, 3, 4)]
+    stream = b"".join(frames)
+    landing.writable()[: len(stream)] = stream
+    places = [(frame.at, frame.at + 900) for frame in landing.received(len(stream))]
+    [ask] = window.asks()
+    window.answered(ask, ask.end, places[0])
+    window.take()
+    _, first, second, *_ = window.asks()
+    window.answered(second, second.end, places[2])
+    window.answered(first, first.end, places[3])
     ours._make_room(landing)
-    for number, piece in zip((2, 3), ours._window.waiting(), strict=True):
-        assert piece.body == bytes([number]) * 900 == landing.memory[slice(*piece.span)]
-        assert piece.body.obj is landing.memory.obj  # type: ignore[union-attr]
+    assert [piece.span for piece in window.waiting()] == [(0, 900), (900, 1800)]
+    for number, piece, ask in zip((3, 4), window.waiting(), (second, first), strict=True):
+        assert landing.memory[slice(*piece.span)] == bytes([number]) * 900
+        assert (piece.offset, piece.end) == (ask.offset, ask.end)
 
 
 def test_a_batch_that_is_held_stays_as_it_was(network: Network) -> None:
@@ -241,7 +249,7 @@ def test_pulls_are_in_flight_together_up_to_the_limit(network: Network) -> None:
     # Answers come in bundles and backwards, when no more requests come in.
     def hold(request: Frame) -> Iterable[Reply]:
         held.append(request)
-        expected = 4 if not most else 5
+        expected = 5 if most else 1
         if len(held) < expected:
             return
         most.append(len(held))
@@ -252,16 +260,30 @@ def test_pulls_are_in_flight_together_up_to_the_limit(network: Network) -> None:
         held.clear()
 
     network.servers[MASTER] = hold
-    # 4 before the size of an answer is known; 5 bundles of 5 after that.
-    assert read(network, 0, (4 + 25) * 32, in_flight=5, largest_pull=32) == list(range(29 * 32))
-    assert most == [4, 5, 5, 5, 5, 5]
+    # One of 4 before the size of a message is known; 5 bundles of 5 after that.
+    end = 4 + 25 * 32
+    assert read(network, 0, end, in_flight=5, largest_pull=32) == list(range(end))
+    assert most == [1, 5, 5, 5, 5, 5]
+    assert broker.pulls[0] == (0, 4)
+
+
+@pytest.mark.parametrize(("end", "first"), [(3, 3), (4, 4), (1000, 4)])
+def test_a_range_begins_with_one_small_pull(network: Network, end: int, first: int) -> None:
+    network.servers[MASTER] = PullBroker(1000)
+    assert read(network, 0, end, in_flight=32, largest_pull=32) == list(range(end))
+    [stream] = [stream for address, stream in network.streams if address == MASTER]
+    assert stream.writes[0] == 1
+    assert stream.requests[0].ext["maxMsgNums"] == str(first)
+    if end > first:
+        assert stream.writes[1] == 6  # four, and two more for the answer
+        assert stream.requests[1].ext["maxMsgNums"] == "32"
 
 
 def test_the_reader_may_stop_in_the_middle(network: Network) -> None:
     network.servers[MASTER] = PullBroker(100_000)
     batches = reader(network, 0, 100_000, batch_bytes=1000)
     next(batches)
-    batches.close()  # type: ignore[attr-defined]
+    batches.close()
     [stream] = [stream for address, stream in network.streams if address == MASTER]
     assert stream.closed  # answers are still on their way to it
 
@@ -277,10 +299,11 @@ def test_a_connection_with_nothing_left_on_it_is_kept(network: Network) -> None:
 def test_a_pull_asks_for_what_it_should(network: Network) -> None:
     network.servers[MASTER] = PullBroker(100)
     read(network, 40, 50, group="readers")
-    [(_, request)] = network.requests(11)
-    expected = {"queueOffset": "40", "maxMsgNums": "10", "consumerGroup": "readers"}
-    assert {name: request.ext[name] for name in expected} == expected
-    assert (request.ext["bname"], request.ext["sysFlag"]) == ("b-a", "4")
+    [first, second] = [request for _, request in network.requests(11)]
+    for request, offset, count in ((first, "40", "4"), (second, "44", "6")):
+        expected = {"queueOffset": offset, "maxMsgNums": count, "consumerGroup": "readers"}
+        assert {name: request.ext[name] for name in expected} == expected
+        assert (request.ext["bname"], request.ext["sysFlag"]) == ("b-a", "4")
 
 
 # --- every answer there is --------------------------------------------------------------------
@@ -346,14 +369,11 @@ def test_what_will_not_pass_is_raised_at_once(
     assert SLAVE not in network.asked()
 
 
-@pytest.mark.parametrize(
-    ("code", "remark"), [(19, "OFFSET_FOUND_NULL"), (20, "NO_MATCHED_MESSAGE")]
-)
-def test_a_hole_in_the_index_is_passed_over(network: Network, code: int, remark: str) -> None:
+def test_what_matches_nothing_is_passed_over(network: Network) -> None:
     class Holey(PullBroker):
         def pull(self, offset: int, count: int) -> Frame:
             if 10 <= offset < NEXT_FILE:
-                return self.say(code, remark, NEXT_FILE)
+                return self.say(20, "NO_MATCHED_MESSAGE", NEXT_FILE)
             return super().pull(offset, min(count, 10 - offset) if offset < 10 else count)
 
     broker = network.servers[MASTER] = Holey(100)
@@ -361,9 +381,108 @@ def test_a_hole_in_the_index_is_passed_over(network: Network, code: int, remark:
     assert len(broker.pulls) < 20
 
 
-def test_a_hole_to_beyond_the_end(network: Network) -> None:
-    network.servers[MASTER] = in_turn(BROKER.say(19, "OFFSET_FOUND_NULL", 1000))
-    assert read(network, 10, 50) == []
+def test_a_hole_in_the_index_is_waited_for(network: Network) -> None:
+    hole = BROKER.say(19, "OFFSET_FOUND_NULL", NEXT_FILE)
+    network.servers[MASTER] = sometimes(PullBroker(100), [hole])
+    assert read(network, 0, 100) == [*range(100)]
+
+
+@pytest.mark.parametrize("tags", [None, frozenset({"A"})], ids=["all", "filtered"])
+def test_a_hole_that_stays_is_data_loss(network: Network, tags: frozenset[str] | None) -> None:
+    """Wherever the broker would lead us: to the next index file, or beyond the range."""
+    for after in (NEXT_FILE, 1000):
+        network.servers[MASTER] = in_turn(BROKER.say(19, "OFFSET_FOUND_NULL", after))
+        network.servers[SLAVE] = network.servers[MASTER]
+        selection = Filter(Subscription("A"), tags) if tags else Filter()
+        with pytest.raises(OffsetOutOfRangeError, match=r"nothing there \(OFFSET_FOUND_NULL\)"):
+            read(network, 10, 100, selection=selection, patience=0.2)
+
+
+class Removing(PullBroker):
+    """The messages before `gone` are removed: passed over, and said only if all of a pull are."""
+
+    gone = 0
+
+    def pull(self, offset: int, count: int) -> Frame:
+        after = min(offset + min(count, self.cap), self.high)
+        left = range(max(offset, self.gone), after)
+        if not left:
+            return self.say(20, "MESSAGE_WAS_REMOVING", after)
+        return self.say(0, "FOUND", after, b"".join(map(record, left)))
+
+
+@pytest.mark.parametrize(
+    ("gone", "when", "missing"), [(32, 30, (30, 2)), (44, 34, (34, 10))], ids=["first", "second"]
+)
+def test_messages_removed_from_the_beginning_of_an_answer_are_data_loss(
+    network: Network, gone: int, when: int, missing: tuple[int, int]
+) -> None:
+    class RemovingLater(Removing):
+        def pull(self, offset: int, count: int) -> Frame:
+            if offset >= when:
+                self.gone = gone
+            return super().pull(offset, count)
+
+    broker = network.servers[MASTER] = RemovingLater(1000)
+    with pytest.raises(OffsetOutOfRangeError, match=f"cannot read offset {missing[0]} of T/b-a/0"):
+        read(network, 30, 1000)
+    assert missing in broker.pulls  # by itself
+
+
+@pytest.mark.parametrize("delta", [-20, 1000])
+def test_messages_removed_are_data_loss_wherever_they_are_stored(
+    network: Network, delta: int
+) -> None:
+    class Elsewhere(PullBroker):
+        """Stored under other offsets; those before 44 are gone when the first have been read."""
+
+        def pull(self, offset: int, count: int) -> Frame:
+            after = min(offset + min(count, self.cap), self.high)
+            left = range(max(offset, 44 if offset > 30 else 0), after)
+            if not left:
+                return self.say(20, "MESSAGE_WAS_REMOVING", after)
+            body = b"".join(record(number + delta) for number in left)
+            return self.say(0, "FOUND", after, body, offsetDelta=-delta)
+
+    broker = network.servers[MASTER] = Elsewhere(1000)
+    with pytest.raises(OffsetOutOfRangeError, match="cannot read offset 34 of T/b-a/0"):
+        read(network, 30, 1000)
+    assert (34, 10) in broker.pulls
+
+
+def test_messages_removed_before_those_asked_for_besides_are_data_loss(network: Network) -> None:
+    class Probed(Removing):
+        def pull(self, offset: int, count: int) -> Frame:
+            if count > 32 and not self.gone:
+                self.gone = offset + 32
+            return super().pull(offset, count)
+
+    broker = network.servers[MASTER] = Probed(1000, cap=1000)
+    with pytest.raises(OffsetOutOfRangeError, match="MESSAGE_WAS_REMOVING"):
+        read(network, 0, 1000)
+    assert broker.gone
+
+
+def test_a_compacted_topic_has_holes(network: Network) -> None:
+    kept = [*range(5), *range(40, 47), 60, *range(90, 1000, 7)]
+
+    class Compacted(PullBroker):
+        def pull(self, offset: int, count: int) -> Frame:
+            found = [n for n in kept if n >= offset][: min(count, self.cap)]
+            if not found:
+                return self.say(20, "NO_MATCHED_MESSAGE", self.high)
+            return self.say(0, "FOUND", found[-1] + 1, b"".join(map(record, found)))
+
+    network.servers[MASTER] = Compacted(1000)
+    assert read(network, 0, 1000) == kept
+    assert read(network, 7, 600) == [n for n in kept if 7 <= n < 600]
+
+
+def test_patience_begins_when_somebody_reads(network: Network) -> None:
+    network.servers[MASTER] = sometimes(PullBroker(10), [answer(2, "busy")])
+    batches = reader(network, 0, 10, patience=0.3)
+    time.sleep(0.4)
+    assert sum(batch.num_rows for batch in batches) == 10
 
 
 def test_giving_up_raises_the_last_error(network: Network) -> None:
@@ -473,7 +592,7 @@ def test_answers_received_before_the_cut_are_used(network: Network) -> None:
     network.servers[MASTER] = sometimes(broker, None, None, [CUT])
     network.servers[SLAVE] = broker
     assert read(network, 0, 128, largest_pull=32) == list(range(128))
-    assert broker.pulls.count((0, 32)) == 1
+    assert broker.pulls.count((0, 4)) == broker.pulls.count((4, 32)) == 1
 
 
 def test_a_master_that_is_gone_is_read_on_from_the_slave(network: Network) -> None:
@@ -521,7 +640,7 @@ def test_the_brokers_suggestion_is_followed(network: Network) -> None:
     master = network.servers[MASTER] = PullBroker(1000, suggest=1)
     slave = network.servers[SLAVE] = PullBroker(1000, suggest=1)
     assert read(network, 0, 1000) == list(range(1000))
-    assert len(master.pulls) == 4  # those on their way when the first answer came
+    assert master.pulls == [(0, 4)]  # nothing else was on its way when the first answer came
     assert len(slave.pulls) > 20
 
 
@@ -561,6 +680,224 @@ def test_a_slave_that_lags_sends_us_back_to_the_master(network: Network) -> None
     network.servers[SLAVE] = Slave(40)
     network.servers[MASTER] = sometimes(network.servers[MASTER], [CUT], [CUT], [CUT], [CUT])
     assert read(network, 0, 300) == list(range(300))
+
+
+# --- headers that are mostly alike ------------------------------------------------------------
+
+
+def answers_parsed(monkeypatch: pytest.MonkeyPatch) -> list[Frame]:
+    """Answers to pulls whose headers go through the JSON parser from now on."""
+    seen: list[Frame] = []
+    real = frame_module._decode_json
+
+    def decode_json(raw: bytes, body: Buffer) -> Frame:
+        frame = real(raw, body)
+        if frame.is_response and "maxOffset" in frame.ext:
+            seen.append(frame)
+        return frame
+
+    monkeypatch.setattr(frame_module, "_decode_json", decode_json)
+    return seen
+
+
+class Live(PullBroker):
+    """Messages come in while we read."""
+
+    def pull(self, offset: int, count: int) -> Frame:
+        self.high += 7
+        return super().pull(offset, count)
+
+
+def test_on_a_live_topic_one_header_is_parsed_and_few_are_judged(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed = answers_parsed(monkeypatch)
+    judged: list[Frame] = []
+    real = RangeReader._judge
+
+    def judge(self: RangeReader, ask: Ask, frame: Frame, *more: Any) -> int:
+        judged.append(frame)
+        return real(self, ask, frame, *more)
+
+    monkeypatch.setattr(RangeReader, "_judge", judge)
+    broker = network.servers[MASTER] = Live(9_990)
+    assert read(network, 0, 3000) == list(range(3000))
+    assert len(broker.pulls) > 50
+    assert broker.high > 10_000  # with a digit more than before
+    assert len(parsed) == 1
+    assert len(judged) == 2  # that one, and the first of those like it
+
+
+def test_the_next_read_of_a_connection_takes_nothing_from_the_last(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All its answers are like one that was parsed for somebody else."""
+    parsed = answers_parsed(monkeypatch)
+    network.servers[MASTER] = Live(1000)
+    pool = network.pool()
+    decoder = Decoder(["queueOffset"], topic="T", broker_name="b-a", queue_id=0)
+    for start, end in ((500, 900), (0, 400), (3, 5), (600, 1000), (0, 1)):
+        facts = Metadata("n:1", pool, 2.0)
+        settings = PullSettings(patience=0.0)
+        ours = RangeReader(facts, pool, QUEUE, start, end, decoder, settings, Filter())
+        assert rows(ours) == list(range(start, end))
+    assert [address for address, _ in network.streams].count(MASTER) == 1
+    assert len(parsed) == 1
+
+
+def test_a_suggestion_in_mid_range_is_followed(network: Network) -> None:
+    class Tired(PullBroker):
+        def pull(self, offset: int, count: int) -> Frame:
+            self.suggest = int(len(self.pulls) > 30)
+            return super().pull(offset, count)
+
+    master = network.servers[MASTER] = Tired(3000)
+    slave = network.servers[SLAVE] = PullBroker(3000, suggest=1)
+    assert read(network, 0, 3000, in_flight=8, largest_pull=32) == list(range(3000))
+    # It was followed at once, and what was on its way then was used.
+    assert 30 < len(master.pulls) <= 30 + 8
+    assert len(slave.pulls) > 50
+    asked = master.pulls + slave.pulls
+    assert sum(count for _, count in asked) == 3000
+
+
+@pytest.mark.parametrize("in_flight", [1, 16])
+def test_a_suggestion_taken_back_is_followed_too(network: Network, in_flight: int) -> None:
+    """To and fro on two connections, each with its own headers."""
+
+    class Restless(PullBroker):
+        def pull(self, offset: int, count: int) -> Frame:
+            self.suggest = offset // 500 % 2
+            return super().pull(offset, count)
+
+    master = network.servers[MASTER] = Restless(2500)
+    slave = network.servers[SLAVE] = Restless(2500)
+    assert read(network, 0, 2500, in_flight=in_flight, largest_pull=32) == list(range(2500))
+    assert master.pulls and slave.pulls
+    for asked, odd in ((master.pulls, 0), (slave.pulls, 1)):
+        wrong = [offset for offset, _ in asked if offset // 500 % 2 != odd]
+        assert len(wrong) <= 5 * in_flight  # those on their way when it was said
+
+
+def test_each_connection_has_headers_of_its_own(network: Network) -> None:
+    """To and fro, and what comes on each is always alike there: but not what the other says."""
+
+    class Moved(PullBroker):
+        delta = 0
+
+        def pull(self, offset: int, count: int) -> Frame:
+            after = min(offset + min(count, self.cap), self.high)
+            body = b"".join(record(number - self.delta) for number in range(offset, after))
+            return self.say(0, "FOUND", after, body, offsetDelta=self.delta)
+
+    master = network.servers[MASTER] = Moved(400, cap=8, suggest=1)
+    slave = network.servers[SLAVE] = Moved(400, cap=8, suggest=0)
+    slave.delta = -5
+    assert read(network, 0, 400, in_flight=1) == list(range(400))
+    assert abs(len(master.pulls) - len(slave.pulls)) <= 1
+    assert len(network.streams) == 3  # with the name server's
+
+
+def test_a_suggestion_is_taken_back_by_the_next_that_is_like_those_before(
+    network: Network,
+) -> None:
+    class Unsure(PullBroker):
+        def pull(self, offset: int, count: int) -> Frame:
+            if offset == 4:
+                return PullBroker(self.high, suggest=1).say(20, "NO_MATCHED_MESSAGE", 6)
+            return super().pull(offset, count)
+
+    network.servers[MASTER] = Unsure(40)
+    network.servers[SLAVE] = PullBroker(40)
+    # One pull of 2, and then three together, of which the second is the unsure one.
+    assert read(network, 0, 40, in_flight=3, largest_pull=2) == [*range(4), *range(6, 40)]
+    assert not network.asked(11)[SLAVE]
+
+
+@pytest.mark.parametrize("in_flight", [1, 16])
+def test_a_delta_that_changes_in_mid_range_is_that_of_its_answer(
+    network: Network, in_flight: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed = answers_parsed(monkeypatch)
+
+    class Moved(PullBroker):
+        """Each thousand is stored elsewhere, and the last one where it should be."""
+
+        def pull(self, offset: int, count: int) -> Frame:
+            part = offset // 1000
+            delta = (0, 1000, 30, 0)[part]
+            after = min(offset + min(count, self.cap), 1000 * (part + 1))
+            body = b"".join(record(number - delta) for number in range(offset, after))
+            # It is not said on a topic that is not static.
+            said = {"offsetDelta": delta} if part < 3 else {}
+            return self.say(0, "FOUND", after, body, **said)
+
+    broker = network.servers[MASTER] = Moved(4000)
+    assert read(network, 0, 4000, in_flight=in_flight) == list(range(4000))
+    assert len(parsed) < len(broker.pulls) / 2  # most were alike
+
+
+ALIKE_BUT = [
+    answer(2, "[PCBUSY_CLEAN_QUEUE]"),
+    BROKER.say(2, "FOUND", 800),
+    BROKER.say(21, "OFFSET_RESET", 800),
+    BROKER.say(19, "OFFSET_FOUND_NULL", 800),
+    BROKER.say(20, "NO_MATCHED_MESSAGE", 0),
+    BROKER.say(0, "FOUND", 0),
+]
+
+
+@pytest.mark.parametrize("in_flight", [1, 16])
+@pytest.mark.parametrize("instead", ALIKE_BUT, ids=lambda frame: f"{frame.code} {frame.remark}")
+def test_an_error_in_mid_range_is_seen_and_so_is_its_end(
+    network: Network, instead: Frame, in_flight: int
+) -> None:
+    network.servers["n:1"] = name_server({"T": route_body({"b-a": {0: MASTER}})})
+    broker = PullBroker(1000, cap=32)
+    calm: list[None] = [None] * 6
+    network.servers[MASTER] = sometimes(broker, *calm, [instead], *calm, [instead], [instead])
+    got = read(network, 0, 1000, in_flight=in_flight, patience=5.0)
+    assert got == list(range(1000))
+
+
+def test_an_error_that_is_final_is_seen_in_mid_range(network: Network) -> None:
+    calm: list[None] = [None] * 20
+    gone = PullBroker(1000).say(21, "OFFSET_TOO_SMALL", 900)
+    network.servers[MASTER] = sometimes(PullBroker(1000), *calm, [gone])
+    with pytest.raises(OffsetOutOfRangeError, match="OFFSET_TOO_SMALL"):
+        read(network, 0, 1000)
+
+
+def test_what_matches_nothing_is_passed_over_in_mid_range(network: Network) -> None:
+    """Some answers in a row without a message, whose headers are alike too."""
+
+    class Sparse(PullBroker):
+        def pull(self, offset: int, count: int) -> Frame:
+            if 400 <= offset < 700:
+                return self.say(20, "NO_MATCHED_MESSAGE", min(offset + 50, 700))
+            return super().pull(offset, min(count, 400 - offset) if offset < 400 else count)
+
+    broker = network.servers[MASTER] = Sparse(1000)
+    selection = Filter(Subscription("a"))
+    assert read(network, 0, 1000, selection=selection) == [*range(400), *range(700, 1000)]
+    assert [offset for offset, _ in broker.pulls if 400 <= offset < 700] == [*range(400, 700, 50)]
+
+
+def test_an_error_tells_of_the_queue_as_it_is_now(network: Network) -> None:
+    network.servers["n:1"] = name_server({"T": route_body({"b-a": {0: MASTER}})})
+
+    class Growing(PullBroker):
+        def pull(self, offset: int, count: int) -> Frame:
+            if offset < 50:
+                return super().pull(offset, min(count, 50 - offset))
+            self.high += 1
+            return self.say(19, "OFFSET_FOUND_NULL", offset)
+
+    broker = network.servers[MASTER] = Growing(50)
+    with pytest.raises(OffsetOutOfRangeError, match="nothing there") as caught:
+        read(network, 0, 100, in_flight=1, patience=0.3)
+    assert broker.high > 51
+    assert str(caught.value).endswith(f"its queue ends at {broker.high}")
 
 
 # --- static topics, inner batches, filters ----------------------------------------------------
@@ -655,6 +992,20 @@ def test_with_a_filter_pulls_go_one_by_one_where_the_answer_says(
     # The broker compares hashes, which are equal here; the client compares the tags.
     assert selected == [n for n in given if tags is None or n % 3 == 0]
     assert pulls == [0, 100, 200, 300, 400, 500]
+
+
+def test_with_a_filter_what_does_not_match_is_not_asked_for_again(network: Network) -> None:
+    class Filtering(PullBroker):
+        """The first message of an answer is one that matches, not the one asked for."""
+
+        def pull(self, offset: int, count: int) -> Frame:
+            found = [number for number in range(offset, offset + 20) if number % 20 > 1]
+            return self.say(0, "FOUND", offset + 20, b"".join(map(record, found)))
+
+    broker = network.servers[MASTER] = Filtering(200)
+    selected = read(network, 0, 200, selection=Filter(Subscription("a")))
+    assert selected == [number for number in range(200) if number % 20 > 1]
+    assert [offset for offset, _ in broker.pulls] == list(range(0, 200, 20))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from rocketmq_spark.core.model import BrokerData, MessageQueue, QueueData
 from rocketmq_spark.errors import ResponseError
 from rocketmq_spark.wire import answers
 from rocketmq_spark.wire.frame import Frame
+from rocketmq_spark.wire.message import StoredMessage, encode_message
 
 QUICK = settings(derandomize=True, deadline=None, max_examples=100)
 
@@ -115,6 +117,50 @@ def test_a_number_among_the_fields() -> None:
 def test_a_field_that_is_no_number(ext: dict[str, str]) -> None:
     with pytest.raises(ResponseError, match="field offset"):
         answers.number(Frame(0, ext={**ext, "other": "1"}), "offset")
+
+
+# --- records of a pull ------------------------------------------------------------------------
+
+
+def records(*offsets: int) -> list[bytes]:
+    return [
+        encode_message(StoredMessage("T", 0, offset, offset, body=bytes(offset % 50)))
+        for offset in offsets
+    ]
+
+
+def test_the_first_offset_is_read_where_the_body_is() -> None:
+    one, two = records(5, 2**40)
+    memory = b"before" + one + two + b"behind"
+    first, second, end = 6, 6 + len(one), 6 + len(one) + len(two)
+    assert answers.first_offset(memory, first, end) == 5
+    assert answers.first_offset(memoryview(memory), second, end) == 2**40
+    assert answers.first_offset(memory, first, first + 28) == 5
+    # What is behind the body is none of it.
+    for size in (0, 1, 27):
+        assert answers.first_offset(memory, first, first + size) is None
+
+
+@pytest.mark.parametrize(
+    ("offset", "kept"), [(0, 0), (5, 0), (6, 1), (7, 1), (8, 2), (30, 2), (31, 3), (1000, 3)]
+)
+def test_records_before_an_offset_end_somewhere(offset: int, kept: int) -> None:
+    found = records(5, 7, 30)
+    head, tail = records(1, 2)[0], records(3)[0]  # of other answers
+    memory = head + b"".join(found) + tail
+    at, end = len(head), len(memory) - len(tail)
+    place = at + len(b"".join(found[:kept]))
+    assert answers.before(memory, at, end, offset) == place
+
+
+def test_records_that_say_a_wrong_size_end_somewhere_too() -> None:
+    for size in (0, -1, -(2**31), 1, 2**31 - 1):
+        body = bytearray(records(5)[0])
+        struct.pack_into(">i", body, 0, size)
+        memory = bytes(body) + records(6)[0]
+        assert 0 < answers.before(memory, 0, len(body), 100) <= len(body)
+    assert answers.before(b"abc", 0, 3, 100) == 0
+    assert answers.before(b"abc", 2, 2, 100) == 2
 
 
 READERS: dict[str, Callable[[bytes], Any]] = {

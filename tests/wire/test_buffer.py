@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rocketmq_spark.errors import FrameError
 from rocketmq_spark.wire.buffer import FrameBuffer, Landing
-from rocketmq_spark.wire.frame import RESPONSE_FLAG, Frame, HeaderMemory, decode, encode
+from rocketmq_spark.wire.frame import RESPONSE_FLAG, Frame, decode, encode
 from tests.wire.test_frame import QUICK, feed
 
 
@@ -89,75 +89,47 @@ def test_an_unfinished_frame_is_forgotten_with_its_connection() -> None:
     assert body_at(landing, after) == bytes([5]) * 700
 
 
-# --- headers that are alike -------------------------------------------------------------------
-
-HEADER = (
-    '{"code":0,"extFields":{"suggestWhichBrokerId":"0","nextBeginOffset":"%s","maxOffset":"%s"},'
-    '"flag":1,"language":"JAVA","opaque":%s,"serializeTypeCurrentRPC":"JSON","version":513}'
-)
-
-TWICE = '{"nextBeginOffset":"5","code":0,"opaque":N,"opaque":9,"flag":1}'
-BEFORE = '{"code":0,"extFields":{"nextBeginOffset":"5"},"opaque":N,"flag":1,"opaque":9}'
-SPELLED = (
-    '{"code":0,"extFields":{"a\\"nextBeginOffset":"%s","nextBeginOffse\\u0074":"%s"},'
-    '"flag":1,"opaque":1,"version":513}'
-)
-SPACED = (
-    '{"nextBeginOffset":"%s","code":0,"extFields":{"nextBeginOffset" :"%s"},'
-    '"flag":1,"opaque":1,"version":513}'
-)
-LAST = '{"code":0,"extFields":{"nextBeginOffset":"7"},"flag":1,"opaque":N}'
+# --- where frames are -------------------------------------------------------------------------
 
 
-def read(header: str, memory: HeaderMemory | None = None) -> Frame:
-    data = header.encode()
-    raw = memoryview(len(data).to_bytes(4, "big") + data + b"body")
-    return decode(raw, 0, len(raw), memory)
+def cut(buffer: FrameBuffer, data: bytes) -> list[tuple[int, int]]:
+    buffer.writable()[: len(data)] = data
+    return buffer.cut(len(data))
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        [HEADER % (32, 900, 1), HEADER % (64, 900, 2), HEADER % (128, 900, 30)],
-        [HEADER % (32, 900, 1), HEADER % (32, 901, 2), HEADER % (32, 900, 3)],
-        [HEADER % ("-1", 900, 1), HEADER % (5, 900, 2), HEADER % ("", 900, 3)],
-        [HEADER % (5, 900, -2), HEADER % (6, 900, 3), HEADER % (6, 900, -3)],
-        # The offset is not where it belongs, or what is read first is not what counts.
-        ['{"nextBeginOffset":"5","code":0,"opaque":1,"flag":1}'] * 2,
-        [TWICE.replace("N", number) for number in "98"],
-        [LAST.replace("N", number) for number in "12"],
-        [HEADER % (5, 900, 1), HEADER % (5, 900, 0)],
-        # Something before or behind both numbers is another.
-        [HEADER % (5, 900, 1), (HEADER % (6, 900, 2)).replace('Id":"0"', 'Id":"1"')],
-        [HEADER % (5, 900, 1), (HEADER % (6, 900, 2)).replace("513", "514")],
-        # A name stands twice, or is written in two ways, and the other one counts.
-        [BEFORE.replace("N", number) for number in "98"],
-        [SPELLED % ("5", "5"), SPELLED % ("9", "5")],
-        [SPACED % ("5", "5"), SPACED % ("9", "5")],
-    ],
-)
-def test_a_remembered_header_says_what_the_parser_would(headers: list[str]) -> None:
-    memory = HeaderMemory()
-    seen = [read(header, memory) for header in headers]
-    assert seen == [read(header) for header in headers]
-    # Each has fields of its own: what one asker does to them is no concern of the next.
-    seen[0].ext["mine"] = "x"  # type: ignore[index]
-    assert "mine" not in read(headers[0], memory).ext
+def test_frames_are_cut_where_they_begin_and_end() -> None:
+    stream = encode(frame(1, 50)) + encode(frame(2, 0)) + encode(frame(3, 70))
+    buffer = FrameBuffer()
+    memory = buffer.memory
+    assert cut(buffer, stream[:10]) == []
+    spans = cut(buffer, stream[10:-1])
+    assert len(spans) == 2
+    spans += cut(buffer, stream[-1:])
+    assert [decode(memory, *span) for span in spans] == [frame(1, 50), frame(2, 0), frame(3, 70)]
+    # Without its length, which is right before each.
+    assert [start for start, _ in spans] == [4] + [end + 4 for _, end in spans[:-1]]
 
 
-def test_a_remembered_header_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory = HeaderMemory()
-    read(HEADER % (32, 900, 1), memory)
-    monkeypatch.setattr("rocketmq_spark.wire.frame._decode_json", None)
-    like = read(HEADER % (64, 900, 2), memory)
-    assert (like.opaque, like.ext["nextBeginOffset"]) == (2, "64")
-    with pytest.raises(TypeError):
-        read(HEADER % (64, 901, 2), memory)
+def test_places_are_in_the_memory_that_the_bytes_were_received_into() -> None:
+    """A buffer that is full goes on in another one at once."""
+    buffer = FrameBuffer()
+    memory = buffer.memory
+    head = len(encode(frame(1, 0)))
+    [(start, end)] = cut(buffer, encode(frame(1, len(memory) - head)))
+    assert buffer.memory is not memory
+    assert decode(memory, start, end) == frame(1, len(memory) - head)
+    [one] = feed(buffer, encode(frame(2, len(buffer.memory) - head)))
+    assert one.body.obj is not buffer.memory.obj  # type: ignore[union-attr]
+    assert set(one.body) == {2}
 
 
-@pytest.mark.parametrize("opaque", ["007", "9" * 5000])
-def test_a_remembered_header_refuses_what_the_parser_refuses(opaque: str) -> None:
-    memory = HeaderMemory()
-    read(HEADER % (32, 900, 1), memory)
-    with pytest.raises(FrameError):
-        read(HEADER % (64, 900, opaque), memory)
+@pytest.mark.parametrize("size", range(4))
+def test_a_frame_too_short_for_a_header_is_refused_before_it_has_come(size: int) -> None:
+    buffer = FrameBuffer()
+    first = encode(frame(1, 5))
+    with pytest.raises(FrameError, match=f"a frame of {size} bytes is too short"):
+        cut(buffer, first + size.to_bytes(4, "big"))
+
+
+def test_the_shortest_frame_there_can_be() -> None:
+    assert cut(FrameBuffer(), bytes([0, 0, 0, 4]) + bytes(4)) == [(4, 8)]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import struct
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketmq_spark.errors import FrameError, FrameTooLargeError
+from rocketmq_spark.wire.answers import number
 from rocketmq_spark.wire.buffer import FrameBuffer
 from rocketmq_spark.wire.frame import (
     BINARY_HEADER,
@@ -19,6 +23,7 @@ from rocketmq_spark.wire.frame import (
     RESPONSE_FLAG,
     Buffer,
     Frame,
+    LikeHeaders,
     decode,
     encode,
 )
@@ -264,3 +269,275 @@ def test_a_flipped_byte_is_another_frame_or_a_frame_error(
         feed(FrameBuffer(max_frame=1 << 16), raw)
     except FrameError as error:
         assert str(error)
+
+
+# --- headers that are alike -------------------------------------------------------------------
+
+# Of a 5.5.0 broker: the answer to a pull.
+PULLED = (
+    '{"code":0,"extFields":{"suggestWhichBrokerId":"0","groupSysFlag":"0","nextBeginOffset":"%s",'
+    '"maxOffset":"%s","minOffset":"0","topicSysFlag":"0"},"flag":1,"language":"JAVA","opaque":%s,'
+    '"remark":"FOUND","serializeTypeCurrentRPC":"JSON","version":513}'
+)
+FIRST = PULLED % (32, 50000, 1)
+SWAPPED = '"maxOffset":"50000","nextBeginOffset":"64"'
+
+
+def pulled(after: object, opaque: object, most: object = 50000) -> str:
+    return PULLED % (after, most, opaque)
+
+
+def parsed(header: bytes) -> Frame:
+    return decode(memoryview(struct.pack(">I", len(header)) + header), 0, 4 + len(header))
+
+
+def read_or_learn(headers: LikeHeaders, header: str | bytes) -> bool:
+    """As a session does it. What is read without the parser is what the parser says."""
+    raw = header.encode() if isinstance(header, str) else header
+    found = headers.read(raw)
+    if found is None:
+        with contextlib.suppress(FrameError):
+            headers.learn(raw, parsed(raw))
+        return False
+    like, after, opaque = found
+    frame = parsed(raw)
+    assert (number(frame, "nextBeginOffset"), frame.opaque) == (after, opaque)
+    numbers = {name: like.ext[name] for name in ("nextBeginOffset", "maxOffset")}
+    assert number(frame, "maxOffset") >= 0
+    assert replace(frame, opaque=like.opaque, ext={**frame.ext, **numbers}) == like
+    return True
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        pulled(64, 2),
+        pulled(64, 2, 50001),
+        pulled(32, 1),
+        pulled(0, 2147483647, 0),
+        pulled(2**63 - 1, 3, 2**63 - 1),
+    ],
+)
+def test_a_header_that_is_like_the_last_one_is_not_parsed(
+    header: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = LikeHeaders()
+    assert not read_or_learn(headers, FIRST)
+    assert read_or_learn(headers, header)
+    monkeypatch.setattr("rocketmq_spark.wire.frame._decode_json", None)
+    assert headers.read(header.encode()) is not None
+
+
+def test_what_is_shared_has_everything_but_the_body() -> None:
+    headers = LikeHeaders()
+    body = memoryview(b"some large body")
+    headers.learn(FIRST.encode(), replace(parsed(FIRST.encode()), body=body))
+    found = headers.read(pulled(64, 2).encode())
+    assert found == (parsed(FIRST.encode()), 64, 2)
+    assert headers.read(pulled(96, 3).encode())[0] is found[0]  # type: ignore[index]
+
+
+def test_nothing_is_like_what_was_never_learnt() -> None:
+    headers = LikeHeaders()
+    for header in (FIRST.encode(), b"", b"{}", b"1"):
+        assert headers.read(header) is None
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        # Another value, before, between or behind the numbers; or another length of one.
+        pulled(64, 2).replace('"code":0', '"code":1'),
+        pulled(64, 2).replace('BrokerId":"0"', 'BrokerId":"1"'),
+        pulled(64, 2).replace('minOffset":"0"', 'minOffset":"1"'),
+        pulled(64, 2).replace('"flag":1', '"flag":0'),
+        pulled(64, 2).replace("FOUND", "FOUNDS"),
+        pulled(64, 2).replace("513", "514"),
+        # A field more, or less.
+        pulled(64, 2).replace('"minOffset":"0",', ""),
+        pulled(64, 2).replace('"minOffset":"0",', '"minOffset":"0","offsetDelta":"9",'),
+        pulled(64, 2).replace('{"code"', '{"opaque":7,"code"'),
+        pulled('64","nextBeginOffset":"65', 2),
+        pulled(64, 2, '50000","maxOffset":"50000'),
+        pulled(64, '2,"opaque":3'),
+        # Another order, another spelling, white space.
+        pulled(64, 2).replace('"nextBeginOffset":"64","maxOffset":"50000"', SWAPPED),
+        pulled(64, 2).replace('"nextBeginOffset":"64","maxOffset":"50000"', '"maxOffset":"64"'),
+        pulled(64, 2).replace("nextBeginOffset", "nextBeginOffse\\u0074"),
+        pulled(64, 2).replace(":", ": "),
+        pulled(" 64", 2),
+        pulled("64 ", 2),
+        pulled(64, " 2"),
+        pulled(64, "2 "),
+        pulled(64, 2) + " ",
+        " " + pulled(64, 2),
+        # No number, or not as Java writes one.
+        pulled("", 2),
+        pulled("-1", 2),
+        pulled("+1", 2),
+        pulled("1_0", 2),
+        pulled("x", 2),
+        pulled("\u0661", 2),
+        pulled("\u00b2", 2),
+        pulled(64, 2, ""),
+        pulled(64, 2, "-1"),
+        pulled(64, -2),
+        pulled(64, "+2"),
+        pulled(64, "02"),
+        pulled(64, "0"),
+        pulled(64, "2.0"),
+        pulled(64, "2e1"),
+        pulled(64, '"2"'),
+        pulled(64, "null"),
+        pulled(64, ""),
+        pulled(64, "9" * 5000),
+        pulled("9" * 5000, 2),
+        # Parts that overlap, or are left out.
+        FIRST[: FIRST.index("32")],
+        FIRST[: FIRST.index("32")] + FIRST[FIRST.index(',"remark"') :],
+        FIRST[: FIRST.index("32")] + FIRST[FIRST.index(',"remark"') + 1 :],
+        FIRST.replace('","maxOffset":"', ""),
+        FIRST.replace('"opaque":', ""),
+        FIRST[1:],
+        FIRST[:-1],
+        "",
+    ],
+)
+def test_a_header_that_is_not_quite_alike_is_left_to_the_parser(header: str) -> None:
+    headers = LikeHeaders()
+    assert not read_or_learn(headers, FIRST)
+    assert headers.read(header.encode()) is None
+    # And whatever was made of it, those like the first are still understood.
+    read_or_learn(headers, header)
+    read_or_learn(headers, pulled(96, 3))
+    assert read_or_learn(headers, pulled(128, 4))
+
+
+def test_leading_zeros_of_a_field_are_what_they_are_to_everybody() -> None:
+    headers = LikeHeaders()
+    read_or_learn(headers, FIRST)
+    found = headers.read(pulled("0064", 2, "007").encode())
+    assert found is not None and found[1:] == (64, 2)
+    assert number(parsed(pulled("0064", 2).encode()), "nextBeginOffset") == 64
+
+
+def test_another_header_is_learnt_in_the_place_of_the_last() -> None:
+    headers = LikeHeaders()
+    read_or_learn(headers, FIRST)
+    other = PULLED.replace('minOffset":"0"', 'minOffset":"9"')
+    assert not read_or_learn(headers, other % (64, 50000, 2))
+    assert read_or_learn(headers, other % (96, 50000, 3))
+    assert not read_or_learn(headers, pulled(128, 4))
+    assert read_or_learn(headers, pulled(160, 5))
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        # The offsets are not where they belong, so the fields have none.
+        '{"nextBeginOffset":"N","maxOffset":"9","code":0,"opaque":1,"flag":1}',
+        '{"code":0,"more":{"nextBeginOffset":"N","maxOffset":"9"},"opaque":1,"flag":1}',
+        '{"extFields":{"nextBeginOffset":"N","maxOffset":"9"},"extFields":{},"code":0,"opaque":1,'
+        '"flag":1}',
+        # A name stands twice, or is written in two ways, and the other one counts.
+        '{"code":0,"extFields":{"nextBeginOffset":"N","maxOffset":"9"},"opaque":N,"opaque":5,'
+        '"flag":1}',
+        '{"opaque":5,"code":0,"extFields":{"nextBeginOffset":"5","maxOffset":"9"},"opaque":N,'
+        '"flag":1,"opaque":5}',
+        '{"code":0,"extFields":{"nextBeginOffset":"N","maxOffset":"9","nextBeginOffset":"5"},'
+        '"opaque":1,"flag":1}',
+        '{"code":0,"extFields":{"nextBeginOffset":"N","maxOffset":"9","nextBeginOffse\\u0074":"5"},'
+        '"opaque":1,"flag":1}',
+        '{"code":0,"extFields":{"nextBeginOffset":"N","maxOffset":"9","nextBeginOffset" :"5"},'
+        '"opaque":1,"flag":1}',
+        '{"code":0,"extFields":{"nextBeginOffset":"5","maxOffset":"9"},"opaque":N,"flag":1,'
+        '"opa\\u0071ue":5}',
+        '{"code":0,"extFields":{"nextBeginOffset":"5","maxOffset":"9"},"opaque":N,"flag":1,'
+        '"opaque" :5}',
+        # It belongs to something else than the header.
+        '{"code":0,"extFields":{"nextBeginOffset":"5","maxOffset":"9","x":{"opaque":N,"y":1}},'
+        '"opaqu\\u0065":5,"flag":1}',
+        # In another order, or the last: left to the parser, though it could be understood.
+        '{"code":0,"opaque":N,"extFields":{"nextBeginOffset":"N","maxOffset":"9"},"flag":1}',
+        '{"code":0,"extFields":{"maxOffset":"9","nextBeginOffset":"N"},"opaque":1,"flag":1}',
+        '{"code":0,"extFields":{"nextBeginOffset":"N","maxOffset":"9"},"flag":1,"opaque":N}',
+    ],
+)
+def test_a_header_that_could_be_misunderstood_is_not_learnt(pattern: str) -> None:
+    headers = LikeHeaders()
+    for number_in_it in "5678":
+        assert not read_or_learn(headers, pattern.replace("N", number_in_it))
+
+
+NUMBERS = st.one_of(
+    st.integers(0, 2**63).map(str),
+    st.integers(0, 9).map("0{}".format),
+    st.integers(-5, 2**31).map(str),
+    st.sampled_from(
+        ["", "0", "00", "007", "-1", "+1", "1.0", "1e3", " 5", "5 ", "1_0", "\u0663", "\u00b2"]
+    ),
+    st.sampled_from(["9" * 30, "9" * 4200, "9" * 5000, "true", "null", '"5"', '5","maxOffset":"6']),
+)
+FRAGMENTS = st.one_of(
+    st.binary(max_size=3),
+    st.text('0123456789"\\,:{} -+.eE\u0663', max_size=3).map(str.encode),
+)
+# Names that are in a header already, in all the ways to write them.
+MEMBERS = [
+    b'"nextBeginOffset":"7",',
+    b'"nextBeginOffset" :"7",',
+    b'"nextBeginOffse\\u0074":"7",',
+    b'"nextBeginOffset":"7","maxOffset":"8",',
+    b'"maxOffset":"7",',
+    b'"opaque":7,',
+    b'"opaque" :7,',
+    b'"opa\\u0071ue":7,',
+    b'"extFields":{},',
+]
+
+
+def with_other_numbers(raw: bytes) -> Iterable[bytes]:
+    """Headers like this one, each but for one of the numbers in it."""
+    for found in re.finditer(rb"[0-9]+", raw):
+        yield raw[: found.start()] + b"12" + raw[found.end() :]
+
+
+@pytest.mark.parametrize("member", MEMBERS, ids=bytes.decode)
+def test_a_member_that_stands_twice_anywhere_says_what_the_parser_would(member: bytes) -> None:
+    # With the numbers of the second, so that both say the same at first.
+    usual = pulled(7, 7, 7).encode()
+    for at in [at for at, byte in enumerate(usual, 1) if byte in b",{"]:
+        raw = usual[:at] + member + usual[at:]
+        for changed in with_other_numbers(raw):
+            headers = LikeHeaders()
+            read_or_learn(headers, raw)
+            read_or_learn(headers, changed)
+
+
+@st.composite
+def headers_of_a_broker(draw: st.DrawFn) -> bytes:
+    """One as it should be; or with an odd number, or with a part cut out or put in."""
+    numbers = [str(draw(st.integers(1, 2**40))) for _ in range(3)]
+    kind = draw(st.sampled_from(["plain", "number", "fragment"]))
+    if kind == "number":
+        numbers[draw(st.integers(0, 2))] = draw(NUMBERS)
+    raw = pulled(*numbers).encode()
+    if kind == "fragment":
+        at = draw(st.integers(0, len(raw)))
+        raw = raw[:at] + draw(FRAGMENTS) + raw[at + draw(st.sampled_from([0, 1, 2, 12])) :]
+    return raw
+
+
+@settings(QUICK, max_examples=400)
+@given(st.lists(headers_of_a_broker(), min_size=1, max_size=4), st.booleans())
+def test_whatever_comes_a_header_says_what_the_parser_would(
+    raws: list[bytes], usual_first: bool
+) -> None:
+    headers = LikeHeaders()
+    if usual_first:
+        assert not read_or_learn(headers, FIRST)
+    for raw in raws:
+        read_or_learn(headers, raw)
+        read_or_learn(headers, raw)
+        for changed in with_other_numbers(raw):
+            read_or_learn(headers, changed)
