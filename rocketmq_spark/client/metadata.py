@@ -334,6 +334,17 @@ class Metadata:
             self._pool.ask(server, command, f"cannot delete topic {topic}", self._deadline())
         self.forget_route(topic)
 
+    def is_compacted(self, queue: MessageQueue) -> bool:
+        """Whether old messages of its topic give way to newer ones with the same key."""
+        try:
+            frame = self.ask_queue_broker(
+                queue, lambda _: commands.topic_config(queue.topic), "cannot get the settings of"
+            )
+        except UnsupportedRequestError:
+            return False  # 4.9 knows neither the request nor such topics
+        policy = answers.topic_attributes(queue.topic, frame.body).get("cleanup.policy", "")
+        return policy.upper() == "COMPACTION"
+
     def _deadline(self) -> float:
         return time.monotonic() + self._timeout
 

@@ -15,16 +15,11 @@ from typing import Any
 from rocketmq_spark.client.connection import Connection
 from rocketmq_spark.client.metadata import Metadata, reading_addresses
 from rocketmq_spark.client.pool import Pool
+from rocketmq_spark.client.refusals import gone, not_there, refused
 from rocketmq_spark.client.retry import FIRST_PAUSE, LONGEST_PAUSE
-from rocketmq_spark.client.window import Ask, Piece, Window
+from rocketmq_spark.client.window import Ask, Piece, Window, runs
 from rocketmq_spark.core.model import MASTER_ID, MessageQueue, Route
-from rocketmq_spark.errors import (
-    BrokerError,
-    OffsetOutOfRangeError,
-    RocketMQError,
-    TopicNotFoundError,
-    from_answer,
-)
+from rocketmq_spark.errors import RocketMQError, TopicNotFoundError
 from rocketmq_spark.wire import commands
 from rocketmq_spark.wire.answers import before, first_offset, number
 from rocketmq_spark.wire.buffer import FrameBuffer, Landing
@@ -126,6 +121,7 @@ class RangeReader:
         self._landing: Landing | None = None
         self._prefer = MASTER_ID
         self._suggested: str | None = None  # by the last answer
+        self._compacted: bool | None = None  # whether the topic is, if that was asked for
         self._judged: Frame | None = None  # what those like it mean is known
         self._delta = 0  # what the last answer says to add to the offsets in it
         self._routed = False
@@ -260,11 +256,8 @@ class RangeReader:
         for answer in answers:
             ask, frame, after, at, end = answer
             # A header like one that was judged means the same.
-            if (
-                frame is judged
-                and after == ask[2]
-                and first_offset(memory, at, end) == ask[0] - delta
-            ):
+            usual = frame is judged and after == ask.end
+            if usual and first_offset(memory, at, end) == ask.offset - delta:
                 as_asked.append((ask, (at, end)))
             else:
                 others.append(answer)
@@ -277,16 +270,16 @@ class RangeReader:
     def _take_other(self, answer: SeriesAnswer, memory: memoryview, address: str) -> None:
         """An answer that is not like most.
 
-        A broker that is removing a file passes over what was in it and gives the rest. Only when it
-        is asked for nothing else does it say whether messages were removed or there never were any
-        (a compacted topic), so whatever is missing at the beginning is asked for by itself.
+        A broker that is removing a file passes over what was in it and gives the rest. So whatever
+        is missing at the beginning is asked for by itself: either the broker says then that it has
+        been removed, or it passes over it again, which is no loss only in a compacted topic.
         """
         window = self._window
         ask, frame, after, at, end = answer
         if frame is not self._judged or after is None:
             after = self._judge(ask, frame, after, address)
         if after <= ask.offset:
-            raise _TryAgainError(self._error(frame, address))
+            raise _TryAgainError(refused(self._queue, frame, address))
         self._progress()
         first = first_offset(memory, at, end)
         first = ask.offset if first is None else first + self._delta
@@ -296,9 +289,16 @@ class RangeReader:
             elif ask.extra:
                 window.failed(ask)
                 return
+            elif not self._is_compacted():
+                raise gone(self._queue, ask.offset, frame, address, "and passes over it")
         if after > ask.end and window.asked(ask.end):
             end = before(memory, at, end, ask.end - self._delta)
         window.answered(ask, after, (at, end), self._delta, first < ask.offset)
+
+    def _is_compacted(self) -> bool:
+        if self._compacted is None:
+            self._compacted = self._metadata.is_compacted(self._queue)
+        return self._compacted
 
     def _judge(self, ask: Ask, frame: Frame, known: int | None, address: str) -> int:
         """What an answer means that is not like the last one: up to where it leads, or an error.
@@ -317,19 +317,20 @@ class RangeReader:
             return after
         if code in (NOT_FOUND, RETRY_IMMEDIATELY):
             if code == RETRY_IMMEDIATELY and remark == _REMOVING:
-                raise self._out_of_range(ask, frame, address)
+                raise gone(self._queue, ask.offset, frame, address)
             # A 19 may lead on too, to the next index file; but then messages are missing, for what
             # a filter leaves out is a 20.
             if after > ask.offset and code == RETRY_IMMEDIATELY:
                 return after
-            raise _TryAgainError(self._not_there(ask, frame, address))
+            missing = not_there(self._queue, ask.offset, self._window.end, frame, address)
+            raise _TryAgainError(missing)
         if code == OFFSET_MOVED:
             # A reset of the group by an operator is told once, to whoever asks first; it is about
             # the group's own offsets, not about the range we were given.
             if remark == _RESET:
-                raise _TryAgainError(self._error(frame, address))
-            raise self._out_of_range(ask, frame, address)
-        error = self._error(frame, address)
+                raise _TryAgainError(refused(self._queue, frame, address))
+            raise gone(self._queue, ask.offset, frame, address)
+        error = refused(self._queue, frame, address)
         if isinstance(error, TopicNotFoundError) and self._served_by_slave(address):
             raise _TryAgainError(error)  # it has not heard of a young topic yet
         if error.retriable:
@@ -337,7 +338,7 @@ class RangeReader:
         raise error
 
     def _decode(self, pieces: list[Piece], memory: memoryview) -> Iterator[Any]:
-        for run in _runs(pieces):
+        for run in runs(pieces):
             for batch in self._decode_run(run, memory):
                 if batch.num_rows:
                     yield batch
@@ -389,42 +390,3 @@ class RangeReader:
         route = self._route()
         broker = route.brokers.get(route.serving_broker(self._queue))
         return broker is not None and broker.master != address
-
-    # --- words --------------------------------------------------------------------------------
-
-    def _error(self, frame: Frame, address: str) -> BrokerError:
-        return from_answer(frame.code, frame.remark, f"cannot read {self._queue}", address)
-
-    def _out_of_range(self, ask: Ask, frame: Frame, address: str) -> OffsetOutOfRangeError:
-        low, high = frame.ext.get("minOffset", "?"), frame.ext.get("maxOffset", "?")
-        return OffsetOutOfRangeError(
-            f"cannot read offset {ask.offset} of {self._queue}: {address} has [{low}, {high}) "
-            f"({frame.remark}); the messages have expired, or the topic was made anew",
-            code=frame.code,
-            remark=frame.remark,
-        )
-
-    def _not_there(self, ask: Ask, frame: Frame, address: str) -> OffsetOutOfRangeError:
-        return OffsetOutOfRangeError(
-            f"cannot read offset {ask.offset} of {self._queue} up to {self._window.end}: {address} "
-            f"has nothing there ({frame.remark}) and its queue ends at "
-            f"{frame.ext.get('maxOffset', '?')}",
-            code=frame.code,
-            remark=frame.remark,
-        )
-
-
-def _runs(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    """Pieces that can be decoded as one: of one delta, and none with messages of its neighbour.
-
-    An inner batch is one record of many offsets, given whole to whoever asks for any of them; two
-    pieces that meet within it both hold it, and each is to give its own part only.
-    """
-    run: list[Piece] = []
-    for piece in pieces:
-        if run and (piece.reaches_back or piece.delta != run[0].delta):
-            yield run
-            run = []
-        run.append(piece)
-    if run:
-        yield run

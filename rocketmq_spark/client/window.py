@@ -14,6 +14,7 @@ No sockets and no clock: it is told of answers and says what to do.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from operator import attrgetter
 from typing import NamedTuple
@@ -303,3 +304,19 @@ class Window:
             f"<Window at {self.position} of {self.end}, {len(self._flying)} in flight, "
             f"{self._ready_bytes} bytes ready, step {self._step}>"
         )
+
+
+def runs(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    """Pieces that can be decoded as one: of one delta, and none with messages of its neighbour.
+
+    An inner batch is one record of many offsets, given whole to whoever asks for any of them; two
+    pieces that meet within it both hold it, and each is to give its own part only.
+    """
+    run: list[Piece] = []
+    for piece in pieces:
+        if run and (piece.reaches_back or piece.delta != run[0].delta):
+            yield run
+            run = []
+        run.append(piece)
+    if run:
+        yield run

@@ -105,6 +105,13 @@ def topic_stats(body: Any) -> dict[MessageQueue, tuple[int, int]]:
     return found
 
 
+def topic_attributes(topic: str, body: Any) -> dict[str, str]:
+    found = _object(body, f"the settings of topic {topic}").get("attributes") or {}
+    if not isinstance(found, dict):
+        raise ResponseError(f"the settings of topic {topic} have attributes that are no object")
+    return {str(name): str(value) for name, value in found.items()}
+
+
 def _object(body: Any, what: str) -> Mapping[Any, Any]:
     value = loads(body, what)
     if not isinstance(value, dict):

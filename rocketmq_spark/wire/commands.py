@@ -204,6 +204,11 @@ def create_group(group: str) -> Command:
 # --- topics -----------------------------------------------------------------------------------
 
 
+def topic_config(topic: str) -> Command:
+    """GET_TOPIC_CONFIG: a topic's settings on one broker. Since 5.0."""
+    return Command(351, {"topic": topic})
+
+
 def create_topic(
     topic: str,
     read_queues: int,

@@ -74,10 +74,15 @@ class PullBroker:
     def __init__(self, high: int, low: int = 0, cap: int = 32, suggest: int = 0) -> None:
         self.low, self.high, self.cap, self.suggest = low, high, cap, suggest
         self.pulls: list[tuple[int, int]] = []
+        self.settings: list[Frame] = []  # answers to the question for the topic's
 
     def __call__(self, request: Frame) -> Iterable[Reply]:
         if request.code == 46:
             yield answer()  # a filter that compiles
+            return
+        if request.code == 351:
+            assert request.ext["topic"] == "T"
+            yield self.settings.pop(0)
             return
         assert request.code == 11
         offset, count = int(request.ext["queueOffset"]), int(request.ext["maxMsgNums"])
@@ -412,7 +417,9 @@ class Removing(PullBroker):
 
 
 @pytest.mark.parametrize(
-    ("gone", "when", "missing"), [(32, 30, (30, 2)), (44, 34, (34, 10))], ids=["first", "second"]
+    ("gone", "when", "missing"),
+    [(32, 30, (30, 2)), (44, 34, (34, 10)), (588, 578, (578, 10))],
+    ids=["first", "second", "like those before"],
 )
 def test_messages_removed_from_the_beginning_of_an_answer_are_data_loss(
     network: Network, gone: int, when: int, missing: tuple[int, int]
@@ -473,9 +480,50 @@ def test_a_compacted_topic_has_holes(network: Network) -> None:
                 return self.say(20, "NO_MATCHED_MESSAGE", self.high)
             return self.say(0, "FOUND", found[-1] + 1, b"".join(map(record, found)))
 
-    network.servers[MASTER] = Compacted(1000)
+    broker = network.servers[MASTER] = Compacted(1000)
+    policy = answer(body=b'{"attributes":{"cleanup.policy":"COMPACTION"}}')
+    broker.settings = [policy, policy]  # asked for once by each reader
     assert read(network, 0, 1000) == kept
     assert read(network, 7, 600) == [n for n in kept if 7 <= n < 600]
+    assert not broker.settings
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        answer(body=b'{"attributes":{"cleanup.policy":"DELETE"}}'),
+        answer(body=b'{"attributes":{}}'),
+        answer(body=b'{"attributes":null}'),
+        answer(3, "request type 351 not supported"),  # 4.9
+    ],
+    ids=["delete", "none", "null", "old"],
+)
+def test_messages_passed_over_are_data_loss(network: Network, settings: Frame) -> None:
+    """A broker looks for messages beyond those that are asked for, so it need not say anything."""
+
+    class PassingOver(PullBroker):
+        def pull(self, offset: int, count: int) -> Frame:
+            if 34 <= offset < 44:
+                return super().pull(44, count)
+            return super().pull(offset, count)
+
+    broker = network.servers[MASTER] = PassingOver(1000)
+    broker.settings = [settings]
+    words = r"cannot read offset 34 of T/b-a/0: .* has \[0, 1000\) \(and passes over it\)"
+    with pytest.raises(OffsetOutOfRangeError, match=words):
+        read(network, 30, 1000)
+    assert (34, 10) in broker.pulls  # by itself
+
+
+def test_who_may_not_know_whether_messages_are_lost_is_told(network: Network) -> None:
+    class PassingOver(PullBroker):
+        def pull(self, offset: int, count: int) -> Frame:
+            return super().pull(max(offset, 44), count)
+
+    broker = network.servers[MASTER] = PassingOver(1000)
+    broker.settings = [answer(16, "no permission")]
+    with pytest.raises(NoPermissionError, match="cannot get the settings of T/b-a/0"):
+        read(network, 30, 1000)
 
 
 def test_patience_begins_when_somebody_reads(network: Network) -> None:

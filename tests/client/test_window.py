@@ -132,7 +132,10 @@ class Reader:
         elif first >= ask.end and ask.extra:
             self.window.failed(ask)
             return
-        self.window.answered(ask, after, span)
+        if first == ask.offset and after == ask.end and span[0] < span[1]:
+            self.window.as_asked([(ask, span)], 0)
+        else:
+            self.window.answered(ask, after, span)
 
     def tidy(self) -> None:
         """Only what waits is kept, at other places than before."""
@@ -483,3 +486,41 @@ def test_repr_is_one_line_of_where_it_stands() -> None:
     window.take()
     window.answered(first, 36, (100, 103))
     assert repr(window) == "<Window at 4 of 68, 1 in flight, 3 bytes ready, step 32>"
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(
+    seed=st.integers(0, 2**32),
+    sizes=st.lists(st.integers(1, 400), min_size=1, max_size=60),
+    end=st.integers(1, 3000),
+    max_bytes=st.sampled_from([30_000, 1 << 20]),
+    depth=st.integers(1, 40),
+    delta=st.sampled_from([0, 7]),
+)
+def test_answers_as_asked_are_the_same_together_and_one_by_one(
+    seed: int, sizes: list[int], end: int, max_bytes: int, depth: int, delta: int
+) -> None:
+    """But for what is forgotten when there is no room; at these sizes there is."""
+    order = random.Random(seed)
+    one, many = (Window(0, end, depth=depth, max_bytes=max_bytes) for _ in range(2))
+    at = turn = 0
+    while not one.done:
+        asks = one.asks()
+        assert many.asks() == asks
+        flying = one.flying
+        assert many.flying == flying
+        order.shuffle(flying)
+        came = []
+        for ask in flying[: order.randint(0, len(flying))]:
+            size, turn = sizes[turn % len(sizes)], turn + 1
+            came.append((ask, (at, at + size)))
+            at += size
+        # The usual ones are taken before those from which something is to be learnt.
+        step = one._step
+        came.sort(key=lambda each: each[0][1:] != (step, each[0].offset + step))
+        for ask, span in came:
+            one.answered(ask, ask.end, span, delta)
+        many.as_asked(came, delta)
+        assert vars(one) == vars(many)
+        if order.random() < 0.5:
+            assert one.take(100) == many.take(100)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from rocketmq_spark.client import Client, Message
 from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.local_cluster import LocalCluster
+from rocketmq_spark.wire import frame
 
 from .witness import Witness, rows, until
 
@@ -153,6 +155,45 @@ def test_commits_go_up_and_down(client: Client, topic: str) -> None:
         for queue in queues:
             client.commit(group, queue, offset + queue.queue_id)
         assert [client.committed(group, q) for q in queues] == [offset + q.queue_id for q in queues]
+
+
+def test_compacted_topics_are_known(
+    cluster: LocalCluster, local_client: Client, filled: str
+) -> None:
+    """Old messages of such a topic are missing without being lost."""
+    topic = f"t_compacted_{uuid.uuid4().hex[:8]}"
+    where = ["-c", cluster.cluster_name, "-t", topic]
+    cluster.mqadmin("updateTopic", *where, "-a", "+cleanup.policy=COMPACTION")
+    until(lambda: topic in local_client.topics())
+    metadata = local_client._metadata
+    assert [metadata.is_compacted(local_client.queues(t)[0]) for t in (topic, filled)] == [
+        True,
+        False,
+    ]
+    local_client.delete_topic(topic)
+
+
+def parsed_headers(client: Client, queue: MessageQueue, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many of the 188 or more answers that bring 6,000 messages are parsed."""
+    client.send(queue.topic, [Message(f"{n}", queue=queue) for n in range(6000)])
+    until(lambda: client.offsets(queue)[1] == 6000)
+    counted = []
+    parse = frame._decode_json
+
+    def count(header: bytes, body: Any) -> Any:
+        if b"nextBeginOffset" in header:
+            counted.append(header)
+        return parse(header, body)
+
+    monkeypatch.setattr(frame, "_decode_json", count)
+    assert sum(batch.num_rows for batch in client.read(queue, 0, 6000)) == 6000
+    return len(counted)
+
+
+def test_headers_of_a_real_broker_are_alike(
+    client: Client, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert parsed_headers(client, client.queues(topic)[0], monkeypatch) < 20
 
 
 def test_a_live_consumer_and_its_progress(

@@ -13,7 +13,7 @@ from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.errors import AuthenticationError
 from rocketmq_spark.local_cluster import LocalCluster
 
-from .test_metadata import check_offset_at, spaced_messages, table
+from .test_metadata import check_offset_at, parsed_headers, spaced_messages, table
 from .witness import Row, Witness, differences, rows, until
 
 
@@ -134,6 +134,16 @@ def test_topics_offsets_and_groups(
     fresh = f"fresh_{group}"
     client.commit(fresh, queue, 7)  # a group this broker has never heard of
     assert client.committed(fresh, queue) == 7
+
+
+def test_headers_are_alike(
+    client: Client, queue: MessageQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert parsed_headers(client, queue, monkeypatch) < 20
+
+
+def test_there_are_no_compacted_topics(client: Client, queue: MessageQueue) -> None:
+    assert not client._metadata.is_compacted(queue)
 
 
 def test_wrong_accounts_are_refused(old: LocalCluster, queue: MessageQueue) -> None:

@@ -639,3 +639,56 @@ def test_bodies_that_unpack_to_much_come_in_several_batches() -> None:
         [5, 6],
     ]
     assert pa.Table.from_batches(batches).combine_chunks().to_batches() == [decoder().decode(raw)]
+
+
+# --- what is behind the bodies, side by side --------------------------------------------------
+
+
+def same_as_plain(raw: bytes) -> None:
+    plain = decode_messages(raw)
+    assert rows_of(decoder().decode(raw)) == [expected_row(message) for message in plain]
+
+
+def test_properties_of_a_batch_are_not_those_of_its_record() -> None:
+    items = [BatchItem(body=b"b", properties={"i": f"{n}"}) for n in range(3)]
+    batch = replace(GOOD, sys_flag=UNWRAP, body=encode_batch(items), properties={"o": "x"})
+    same_as_plain(encode_message(batch) * 3)
+
+
+@pytest.mark.parametrize("width", [1, 100, 505, 506, 507, 3000])
+def test_tails_of_any_width(width: int) -> None:
+    messages = [replace(GOOD, queue_offset=n, properties={"k": f"{n}" * width}) for n in range(5)]
+    same_as_plain(b"".join(map(encode_message, messages)))
+
+
+@pytest.mark.parametrize("more", [1, 15, 16, 17, 90])
+def test_tails_that_grow(more: int) -> None:
+    """The last line would reach beyond what there is, unless something comes behind it."""
+    properties = [{"k": "v"}] * 9 + [{"k": "v" * (1 + more)}, {"k": "w"}]
+    raw = b"".join(encode_message(replace(GOOD, properties=each)) for each in properties)
+    same_as_plain(raw)
+    found = decoder().batches(raw + bytes(200), parts=[(0, len(raw))])
+    assert [rows_of(batch) for batch in found] == [rows_of(decoder().decode(raw))]
+
+
+def test_topics_of_different_lengths() -> None:
+    messages = [
+        replace(GOOD, topic="T" * length, properties={"k": "v" * (20 - length)})
+        for length in (1, 9, 5, 5)
+    ]
+    same_as_plain(b"".join(map(encode_message, messages)))
+
+
+def test_a_topic_of_negative_length() -> None:
+    """128 to 255 are no lengths of a topic in the first version of the format."""
+    body = b"x" * 300
+    raw = bytearray(encode_message(replace(GOOD, topic="T" * 100, body=body)))
+    at = raw.index(body) + len(body)
+    assert raw[at] == 100
+    raw += bytes(100)
+    raw[:4] = len(raw).to_bytes(4, "big")
+    raw[at] = 130
+    with pytest.raises(MessageFormatError):
+        decode_messages(bytes(raw))
+    with pytest.raises(MessageFormatError):
+        decoder().decode(bytes(raw))

@@ -1,0 +1,38 @@
+"""What is said of messages that a broker does not give."""
+
+from __future__ import annotations
+
+from rocketmq_spark.core.model import MessageQueue
+from rocketmq_spark.errors import BrokerError, OffsetOutOfRangeError, from_answer
+from rocketmq_spark.wire.frame import Frame
+
+
+def refused(queue: MessageQueue, frame: Frame, address: str) -> BrokerError:
+    """An answer without messages, by its code."""
+    return from_answer(frame.code, frame.remark, f"cannot read {queue}", address)
+
+
+def gone(
+    queue: MessageQueue, offset: int, frame: Frame, address: str, why: str = ""
+) -> OffsetOutOfRangeError:
+    """The message is no more, or not yet; `why` if the broker does not say it itself."""
+    low, high = frame.ext.get("minOffset", "?"), frame.ext.get("maxOffset", "?")
+    return OffsetOutOfRangeError(
+        f"cannot read offset {offset} of {queue}: {address} has [{low}, {high}) "
+        f"({why or frame.remark}); the messages have expired, or the topic was made anew",
+        code=frame.code,
+        remark=frame.remark,
+    )
+
+
+def not_there(
+    queue: MessageQueue, offset: int, end: int, frame: Frame, address: str
+) -> OffsetOutOfRangeError:
+    """The queue should go on to `end` and has nothing at `offset`."""
+    return OffsetOutOfRangeError(
+        f"cannot read offset {offset} of {queue} up to {end}: {address} "
+        f"has nothing there ({frame.remark}) and its queue ends at "
+        f"{frame.ext.get('maxOffset', '?')}",
+        code=frame.code,
+        remark=frame.remark,
+    )
