@@ -335,13 +335,9 @@ class Metadata:
         self.forget_route(topic)
 
     def is_compacted(self, queue: MessageQueue) -> bool:
-        """Whether old messages of its topic give way to newer ones with the same key."""
-        try:
-            frame = self.ask_queue_broker(
-                queue, lambda _: commands.topic_config(queue.topic), "cannot get the settings of"
-            )
-        except UnsupportedRequestError:
-            return False  # 4.9 knows neither the request nor such topics
+        """Whether old messages of its topic give way to newer ones with the same key. Since 5.0."""
+        what = "cannot tell whether messages were lost or compacted in"
+        frame = self.ask_queue_broker(queue, lambda _: commands.topic_config(queue.topic), what)
         policy = answers.topic_attributes(queue.topic, frame.body).get("cleanup.policy", "")
         return policy.upper() == "COMPACTION"
 

@@ -15,7 +15,7 @@ from typing import Any
 from rocketmq_spark.client.connection import Connection
 from rocketmq_spark.client.metadata import Metadata, reading_addresses
 from rocketmq_spark.client.pool import Pool
-from rocketmq_spark.client.refusals import gone, not_there, refused
+from rocketmq_spark.client.refusals import gone, not_there, passed_over, refused
 from rocketmq_spark.client.retry import FIRST_PAUSE, LONGEST_PAUSE
 from rocketmq_spark.client.window import Ask, Piece, Window, runs
 from rocketmq_spark.core.model import MASTER_ID, MessageQueue, Route
@@ -37,6 +37,9 @@ OFFSET_MOVED = 21
 # Broker's words (GetMessageStatus) that tell apart what one code says.
 _RESET = "OFFSET_RESET"
 _REMOVING = "MESSAGE_WAS_REMOVING"
+_NO_MATCH = "NO_MATCHED_MESSAGE"
+# MQVersion of 5.0.0: older brokers have no compacted topics.
+COMPACTING = 413
 
 # A broker ends an answer there (maxTransferBytesOnMessageInMemory) unless one message is larger.
 _USUAL_ANSWER = 256 * 1024
@@ -152,6 +155,7 @@ class RangeReader:
         finally:
             # However it ends, whoever keeps the reader need not keep its memory.
             self._window.forget_ready()
+            self._judged = None
             if self._landing:
                 self._pool.keep_landing(self._landing)
                 self._landing = None
@@ -268,7 +272,7 @@ class RangeReader:
             self._take_other(answer, memory, address)
 
     def _take_other(self, answer: SeriesAnswer, memory: memoryview, address: str) -> None:
-        """An answer that is not like most.
+        """An answer with a new header, or with other messages than those that were asked for.
 
         A broker that is removing a file passes over what was in it and gives the rest. So whatever
         is missing at the beginning is asked for by itself: either the broker says then that it has
@@ -278,26 +282,29 @@ class RangeReader:
         ask, frame, after, at, end = answer
         if frame is not self._judged or after is None:
             after = self._judge(ask, frame, after, address)
-        if after <= ask.offset:
-            raise _TryAgainError(refused(self._queue, frame, address))
-        self._progress()
         first = first_offset(memory, at, end)
         first = ask.offset if first is None else first + self._delta
+        empty = at == end and frame.code == FOUND
+        if empty or after <= max(first, ask.offset):
+            raise _TryAgainError(refused(self._queue, frame, address))
         if first > ask.offset and not self._filter.selects:
             if first < ask.end:
                 ask = window.began_late(ask, first)
             elif ask.extra:
                 window.failed(ask)
                 return
-            elif not self._is_compacted():
-                raise gone(self._queue, ask.offset, frame, address, "and passes over it")
-        if after > ask.end and window.asked(ask.end):
+            elif not self._is_compacted(frame):
+                raise passed_over(self._queue, ask.offset, first, address)
+        if after > ask.end and window.followed(ask):
             end = before(memory, at, end, ask.end - self._delta)
+        self._progress()
         window.answered(ask, after, (at, end), self._delta, first < ask.offset)
 
-    def _is_compacted(self) -> bool:
+    def _is_compacted(self, frame: Frame) -> bool:
+        """Whether the topic is; `frame` is from its broker."""
         if self._compacted is None:
-            self._compacted = self._metadata.is_compacted(self._queue)
+            new = frame.version >= COMPACTING
+            self._compacted = new and self._metadata.is_compacted(self._queue)
         return self._compacted
 
     def _judge(self, ask: Ask, frame: Frame, known: int | None, address: str) -> int:
@@ -313,14 +320,17 @@ class RangeReader:
         if code == FOUND:
             delta = frame.ext.get("offsetDelta")
             self._delta = 0 if delta in _NO_DELTA else number(frame, "offsetDelta")
-            self._judged = frame
+            # A frame that was parsed for this answer alone does not come again.
+            self._judged = None if known is None else frame
             return after
         if code in (NOT_FOUND, RETRY_IMMEDIATELY):
             if code == RETRY_IMMEDIATELY and remark == _REMOVING:
                 raise gone(self._queue, ask.offset, frame, address)
-            # A 19 may lead on too, to the next index file; but then messages are missing, for what
-            # a filter leaves out is a 20.
-            if after > ask.offset and code == RETRY_IMMEDIATELY:
+            # A 19 may lead on too, and so may a slave's 20 for the same: to the next index file, or
+            # to the first message there is. Then messages are missing, but for the gaps that static
+            # topics have where they moved.
+            skips = remark == _NO_MATCH or bool(self._route().owners)
+            if after > ask.offset and code == RETRY_IMMEDIATELY and skips:
                 return after
             missing = not_there(self._queue, ask.offset, self._window.end, frame, address)
             raise _TryAgainError(missing)

@@ -12,16 +12,25 @@ def refused(queue: MessageQueue, frame: Frame, address: str) -> BrokerError:
     return from_answer(frame.code, frame.remark, f"cannot read {queue}", address)
 
 
-def gone(
-    queue: MessageQueue, offset: int, frame: Frame, address: str, why: str = ""
-) -> OffsetOutOfRangeError:
-    """The message is no more, or not yet; `why` if the broker does not say it itself."""
+def gone(queue: MessageQueue, offset: int, frame: Frame, address: str) -> OffsetOutOfRangeError:
+    """The message is no more, or not yet."""
     low, high = frame.ext.get("minOffset", "?"), frame.ext.get("maxOffset", "?")
     return OffsetOutOfRangeError(
         f"cannot read offset {offset} of {queue}: {address} has [{low}, {high}) "
-        f"({why or frame.remark}); the messages have expired, or the topic was made anew",
+        f"({frame.remark}); the messages have expired, or the topic was made anew",
         code=frame.code,
         remark=frame.remark,
+    )
+
+
+def passed_over(
+    queue: MessageQueue, offset: int, first: int, address: str
+) -> OffsetOutOfRangeError:
+    """The broker gives what is behind the message and says nothing of it."""
+    return OffsetOutOfRangeError(
+        f"cannot read offset {offset} of {queue}: {address} passes over it and goes on with "
+        f"{first}; the messages between have expired",
+        code=0,
     )
 
 

@@ -82,7 +82,7 @@ class Window:
         self._depth = depth
         self._max_bytes = max_bytes
         self._largest_step = largest_step
-        self._largest_answer = max_bytes / _LEAST_ANSWERS
+        self._largest_answer = max_bytes // _LEAST_ANSWERS
         self._holes: list[tuple[int, int]] = []  # heap of (offset, end) to ask for again
         self._flying: dict[int, Ask] = {}  # by offset
         self._answers = 0
@@ -164,12 +164,13 @@ class Window:
         del self._flying[offset]
         self._answers += 1
         size = span[1] - span[0]
-        self._typical = max(size, self._typical * 0.95)
-        self._learn(ask, after - offset, size)
+        if size:  # nothing is learnt from no messages
+            self._typical = max(size, self._typical * 0.95)
+            self._learn(ask, after - offset, size)
         if after < end:
             heappush(self._holes, (after, end))
         elif end == self._frontier:
-            # A filter may have skipped further than asked; nobody else has that part.
+            # A broker may give or skip more than was asked for; nobody else has that part.
             self._frontier = after
         else:
             after = end
@@ -215,9 +216,9 @@ class Window:
         rest = self._flying[first] = Ask(first, ask.offset + ask.wanted - first, ask.end)
         return rest
 
-    def asked(self, offset: int) -> bool:
-        """Whether this message is, or will be, asked for by a pull that begins there or before."""
-        return offset != self._frontier
+    def followed(self, ask: Ask) -> bool:
+        """Whether what comes after an ask was asked for too."""
+        return ask.end != self._frontier
 
     def failed(self, ask: Ask) -> None:
         """No answer, or one that says try again."""
@@ -226,8 +227,6 @@ class Window:
 
     def _learn(self, ask: Ask, got: int, size: int) -> None:
         """How many to ask for, by the answer to one ask."""
-        if not size:
-            return
         asked = ask.end - ask.offset
         most = min(got, ask.wanted)
         if got < asked:
@@ -239,7 +238,7 @@ class Window:
             self._patience = min(self._patience * 2, _LONGEST_PATIENCE)
         elif asked == self._step:
             self._full += 1
-        self._step = max(1, min(self._step, int(self._largest_answer * got / size)))
+        self._step = max(1, min(self._step, self._largest_answer * got // size))
 
     def _run_on(self) -> None:
         """As far as pieces follow on each other."""

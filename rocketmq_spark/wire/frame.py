@@ -132,13 +132,13 @@ def fill_in(pattern: bytes, numbers: tuple[int, ...]) -> bytes:
     return _LENGTHS.pack(4 + size, size) + header
 
 
-# Of a frame that begins there, without its length; its kind, 0 for JSON, is in the upper bits.
-header_size = _LENGTH.unpack_from
+# Kind (upper bits, 0 for JSON) and size of the header of a frame that begins there, in one number.
+header_word = _LENGTH.unpack_from
 
 
 def decode(data: memoryview, start: int, end: int) -> Frame:
     """The frame between these places, without its length. The body is a view, not a copy."""
-    word = header_size(data, start)[0]
+    word = header_word(data, start)[0]
     kind, at = word >> 24, start + 4 + (word & 0xFFFFFF)
     if at > end:
         raise FrameError(
@@ -177,17 +177,19 @@ class LikeHeaders:
         most, _, opaque = rest.partition(second)
         # Only as Java writes them: Python takes more for a number, and a longer one for an error.
         digits = offset.isdigit() and most.isdigit() and opaque.isdigit()
-        if not digits or opaque[0] == _ZERO or len(header) > _LONGEST_ALIKE:
+        if not digits or opaque[0] == _ZERO or len(header) > LONGEST_ALIKE:
             return None
         return like, int(offset), int(opaque)
 
     def learn(self, header: bytes, frame: Frame) -> None:
         """`frame` was parsed from `header`: the next ones may be like it."""
-        found = _NUMBERS.fullmatch(header)
+        if len(header) > LONGEST_ALIKE:
+            return
         # A name may be written in another way, or stand in another place.
         once = all(
             header.count(name) == 1 for name in (b"nextBeginOffset", b"maxOffset", b"opaque")
         )
+        found = _NUMBERS.fullmatch(header)
         if found and once and b"\\" not in header:
             before, offset, first, most, second, opaque, after = found.groups()
             read = (frame.ext.get("nextBeginOffset"), frame.ext.get("maxOffset"), frame.opaque)
@@ -202,7 +204,7 @@ _NUMBERS = re.compile(
     re.DOTALL,
 )
 _ZERO = ord("0")
-_LONGEST_ALIKE = 4096  # far below what Python refuses to take for a number
+LONGEST_ALIKE = 4096  # far below what Python refuses to take for a number
 
 
 def _decode_json(raw: bytes, body: Buffer) -> Frame:

@@ -34,7 +34,7 @@ _MOST_STRETCHES = 8
 # What is the same for many rows may take so much memory to be kept for the next batch: enough for a
 # batch of 8 MiB with messages of 1 KiB and five properties.
 _KEPT_BYTES = 768 * 1024
-_FEW = 8  # one of so many parts of what would be kept
+_FEW = 8  # fewer rows than one of so many parts of that are not worth it
 
 
 class LikeProperties:

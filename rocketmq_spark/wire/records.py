@@ -298,8 +298,8 @@ def unwrap_batches(rows: Rows, inner: Ints) -> Rows:
         items += spans
     source = np.repeat(np.arange(len(rows)), counts)
     number = np.arange(len(source)) - np.repeat(np.cumsum(counts) - counts, counts)
+    rows.names = None  # items have their own
     unwrapped = rows.take(source)
-    unwrapped.names = None
     which = inner[source]
     flag, body, body_end, names, names_end = np.array(items, np.int64).reshape(-1, 5).T
     unwrapped.body_start[which], unwrapped.body_end[which] = body, body_end

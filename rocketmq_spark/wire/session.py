@@ -13,6 +13,7 @@ from typing import Any
 from rocketmq_spark.wire.acl import Credentials
 from rocketmq_spark.wire.buffer import FrameBuffer
 from rocketmq_spark.wire.frame import (
+    LONGEST_ALIKE,
     RESPONSE_FLAG,
     Buffer,
     Frame,
@@ -20,7 +21,7 @@ from rocketmq_spark.wire.frame import (
     decode,
     encode,
     fill_in,
-    header_size,
+    header_word,
     json_pattern,
 )
 
@@ -139,9 +140,10 @@ class Session:
         memory, headers = self._buffer.memory, self._headers
         read, forget = headers.read, self._pending.pop
         for start, end in self._buffer.cut(count):
-            # Beyond the end if the header does not fit, or is binary: its kind is in upper bits.
-            at = start + 4 + header_size(memory, start)[0]
-            header = memory[start + 4 : at].tobytes() if at <= end else b""
+            # Far away if the header is binary, for its kind is in the upper bits.
+            at = start + 4 + header_word(memory, start)[0]
+            fits = at <= end and at - start <= LONGEST_ALIKE
+            header = memory[start + 4 : at].tobytes() if fits else b""
             if alike := read(header):
                 frame, after, opaque = alike
                 token = forget(opaque, _NOBODY)

@@ -14,14 +14,14 @@ from typing import NoReturn
 import numpy as np
 
 from rocketmq_spark.errors import MessageFormatError
-from rocketmq_spark.wire.message import MIN_RECORD, read_record, record_place
+from rocketmq_spark.wire.message import MIN_RECORD, PREFIX_V4, read_record, record_place
 from rocketmq_spark.wire.spans import Ints, Raw, gather
 
 # A part of a buffer, from byte to byte, that holds whole records.
 Part = tuple[int, int]
 
-HEAD_SIZE = 88  # every record has so many bytes, and most have all their numbers in them
-_HEAD = f"V{HEAD_SIZE}"
+# Every record has so many bytes, and most have all their numbers in them.
+_HEAD = f"V{PREFIX_V4}"
 
 
 def find_records(raw: Raw, parts: Sequence[Part], where: str) -> tuple[Ints, Ints, Ints]:
@@ -45,7 +45,7 @@ def find_records(raw: Raw, parts: Sequence[Part], where: str) -> tuple[Ints, Int
     sizes = np.repeat(first, counts)
     starts = np.repeat(begins, counts) + number * sizes
     heads = gather(raw, _HEAD, starts)
-    wrong = heads.view(">i4")[:: HEAD_SIZE // 4] != sizes
+    wrong = heads.view(">i4")[:: PREFIX_V4 // 4] != sizes
     alike = counts * first == lengths
     if alike.all() and not wrong.any():
         return starts, starts + sizes, heads

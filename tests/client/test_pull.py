@@ -31,6 +31,7 @@ from rocketmq_spark.errors import (
     RocketMQError,
     ServerFaultError,
     TopicNotFoundError,
+    UnsupportedRequestError,
 )
 from rocketmq_spark.wire import frame as frame_module
 from rocketmq_spark.wire.acl import Credentials
@@ -494,22 +495,21 @@ def test_a_compacted_topic_has_holes(network: Network) -> None:
         answer(body=b'{"attributes":{"cleanup.policy":"DELETE"}}'),
         answer(body=b'{"attributes":{}}'),
         answer(body=b'{"attributes":null}'),
-        answer(3, "request type 351 not supported"),  # 4.9
+        None,  # 4.9, which is not asked
     ],
     ids=["delete", "none", "null", "old"],
 )
-def test_messages_passed_over_are_data_loss(network: Network, settings: Frame) -> None:
+def test_messages_passed_over_are_data_loss(network: Network, settings: Frame | None) -> None:
     """A broker looks for messages beyond those that are asked for, so it need not say anything."""
 
     class PassingOver(PullBroker):
         def pull(self, offset: int, count: int) -> Frame:
-            if 34 <= offset < 44:
-                return super().pull(44, count)
-            return super().pull(offset, count)
+            found = super().pull(44 if 34 <= offset < 44 else offset, count)
+            return replace(found, version=found.version if settings else 412)
 
     broker = network.servers[MASTER] = PassingOver(1000)
-    broker.settings = [settings]
-    words = r"cannot read offset 34 of T/b-a/0: .* has \[0, 1000\) \(and passes over it\)"
+    broker.settings = [settings] if settings else []
+    words = "cannot read offset 34 of T/b-a/0: a:0 passes over it and goes on with 44"
     with pytest.raises(OffsetOutOfRangeError, match=words):
         read(network, 30, 1000)
     assert (34, 10) in broker.pulls  # by itself
@@ -522,8 +522,77 @@ def test_who_may_not_know_whether_messages_are_lost_is_told(network: Network) ->
 
     broker = network.servers[MASTER] = PassingOver(1000)
     broker.settings = [answer(16, "no permission")]
-    with pytest.raises(NoPermissionError, match="cannot get the settings of T/b-a/0"):
+    with pytest.raises(NoPermissionError, match="whether messages were lost or compacted in T/b-a"):
         read(network, 30, 1000)
+    broker.settings = [answer(3, "request type 351 not supported")]  # a proxy of 5.x
+    with pytest.raises(UnsupportedRequestError, match="lost or compacted"):
+        read(network, 30, 1000)
+
+
+def test_patience_ends_though_the_broker_answers_everything_else(network: Network) -> None:
+    class PassingOver(PullBroker):
+        def pull(self, offset: int, count: int) -> Frame:
+            return super().pull(max(offset, 44), count)
+
+    broker = network.servers[MASTER] = PassingOver(1000)
+    broker.settings = [answer(2, "busy")] * 10_000
+    with pytest.raises(BusyError):
+        read(network, 30, 1000, patience=0.5)
+
+
+@pytest.mark.parametrize("remark", ["OFFSET_FOUND_NULL", "OFFSET_TOO_SMALL"])
+def test_a_slave_that_leads_on_for_what_is_missing(network: Network, remark: str) -> None:
+    """It says 20 where its master says 19 or 21."""
+
+    class Missing(PullBroker):
+        def pull(self, offset: int, count: int) -> Frame:
+            return self.say(20, remark, 500) if 34 <= offset < 500 else super().pull(offset, count)
+
+    network.servers[MASTER] = network.servers[SLAVE] = Missing(1000)
+    with pytest.raises(OffsetOutOfRangeError, match="cannot read offset 34 of T/b-a/0"):
+        read(network, 30, 1000, patience=0.3)
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_a_first_record_beyond_where_an_answer_leads(network: Network, always: bool) -> None:
+    """No broker says so; but whatever is said, no row comes twice and no read hangs."""
+
+    class Confused(PullBroker):
+        said = 0
+
+        def pull(self, offset: int, count: int) -> Frame:
+            if offset >= 34 and (always or not self.said):
+                self.said += 1
+                return self.say(0, "FOUND", offset + 3, record(offset + 5))
+            return super().pull(offset, count)
+
+    network.servers[MASTER] = network.servers[SLAVE] = Confused(1000)
+    if always:
+        with pytest.raises(BrokerError):
+            read(network, 30, 1000, patience=0.3)
+    else:
+        assert read(network, 30, 1000) == [*range(30, 1000)]
+
+
+def test_found_but_nothing_given(network: Network) -> None:
+    class Empty(PullBroker):
+        said = 0
+
+        def pull(self, offset: int, count: int) -> Frame:
+            if offset >= 34 and not self.said:
+                self.said = 1
+                return self.say(0, "FOUND", offset + count)
+            return super().pull(offset, count)
+
+    network.servers[MASTER] = Empty(1000)
+    assert read(network, 30, 1000) == [*range(30, 1000)]
+
+
+def test_who_keeps_a_reader_does_not_keep_its_memory(network: Network) -> None:
+    network.servers[MASTER] = PullBroker(4)
+    batches = reader(network, 0, 4)
+    assert sum(batch.num_rows for batch in batches) == 4
+    assert batches._judged is None
 
 
 def test_patience_begins_when_somebody_reads(network: Network) -> None:
@@ -976,6 +1045,17 @@ def test_a_static_topics_offsets_are_moved_by_the_delta(network: Network) -> Non
     assert read(network, 10, 90, queue=queue) == list(range(10, 90))
     [(_, request), *_] = network.requests(11)
     assert (request.ext["bname"], request.ext["queueId"]) == ("b-a", "0")
+
+    class Gap(Moved):
+        """Where it moved there are numbers that no message ever had."""
+
+        def pull(self, offset: int, count: int) -> Frame:
+            if 40 <= offset < 50:
+                return self.say(20, "OFFSET_OVERFLOW_ONE", 50)
+            return super().pull(offset, min(count, 40 - offset) if offset < 40 else count)
+
+    network.servers[MASTER] = Gap(100)
+    assert read(network, 10, 90, queue=queue) == [*range(10, 40), *range(50, 90)]
 
 
 def test_two_pulls_that_meet_inside_an_inner_batch_give_its_messages_once(

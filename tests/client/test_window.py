@@ -403,7 +403,7 @@ def test_the_rest_of_a_try_for_more_is_still_one() -> None:
 def test_what_nobody_has_asked_for_yet_is_known() -> None:
     window = Window(0, 10_000, depth=4, max_bytes=1 << 20)
     asks = begin(window)
-    assert [window.asked(ask.end) for ask in asks] == [True, True, True, False]
+    assert [window.followed(ask) for ask in asks] == [True, True, True, False]
 
 
 def test_asks_wait_for_each_other_and_a_hole_for_nobody() -> None:
@@ -524,3 +524,19 @@ def test_answers_as_asked_are_the_same_together_and_one_by_one(
         assert vars(one) == vars(many)
         if order.random() < 0.5:
             assert one.take(100) == many.take(100)
+
+
+def test_very_many_empty_answers() -> None:
+    """As with a filter that nothing matches for millions of messages."""
+    window = Window(0, 10**9, depth=1, max_bytes=1 << 20)
+    window.answered(window.asks()[0], 4, (0, 1000))
+    for number in range(20_000):
+        (ask,) = window.asks()
+        window.answered(ask, ask.end + number % 2 * 700, (0, 0))
+    assert window._typical == 1000
+
+
+def test_an_answer_that_leads_beyond_all_numbers() -> None:
+    window = Window(0, 1000, depth=4, max_bytes=1 << 20)
+    window.answered(window.asks()[0], 10**400, (0, 1000))
+    assert window.complete

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from rocketmq_spark.client import Client, Message
+from rocketmq_spark.client.pull import COMPACTING
 from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.local_cluster import LocalCluster
-from rocketmq_spark.wire import frame
+from rocketmq_spark.wire import commands, frame
 
 from .witness import Witness, rows, until
 
@@ -165,7 +166,9 @@ def test_compacted_topics_are_known(
     where = ["-c", cluster.cluster_name, "-t", topic]
     cluster.mqadmin("updateTopic", *where, "-a", "+cleanup.policy=COMPACTION")
     until(lambda: topic in local_client.topics())
-    metadata = local_client._metadata
+    metadata, queue = local_client._metadata, local_client.queues(filled)[0]
+    said = metadata.ask_queue_broker(queue, lambda name: commands.get_min_offset(queue, name), "x")
+    assert said.version >= COMPACTING
     assert [metadata.is_compacted(local_client.queues(t)[0]) for t in (topic, filled)] == [
         True,
         False,

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 import pytest
 
 from rocketmq_spark.client import Client, Message
+from rocketmq_spark.client.pull import COMPACTING
 from rocketmq_spark.core.model import MessageQueue
-from rocketmq_spark.errors import AuthenticationError
+from rocketmq_spark.errors import AuthenticationError, UnsupportedRequestError
 from rocketmq_spark.local_cluster import LocalCluster
+from rocketmq_spark.wire import commands
 
 from .test_metadata import check_offset_at, parsed_headers, spaced_messages, table
 from .witness import Row, Witness, differences, rows, until
@@ -142,8 +144,15 @@ def test_headers_are_alike(
     assert parsed_headers(client, queue, monkeypatch) < 20
 
 
-def test_there_are_no_compacted_topics(client: Client, queue: MessageQueue) -> None:
-    assert not client._metadata.is_compacted(queue)
+def test_it_says_that_it_is_too_old_for_compacted_topics(
+    client: Client, queue: MessageQueue
+) -> None:
+    """So it is not asked for them, which it would not understand."""
+    ask = client._metadata.ask_queue_broker
+    said = ask(queue, lambda name: commands.get_min_offset(queue, name), "cannot ask for")
+    assert 0 < said.version < COMPACTING
+    with pytest.raises(UnsupportedRequestError):
+        client._metadata.is_compacted(queue)
 
 
 def test_wrong_accounts_are_refused(old: LocalCluster, queue: MessageQueue) -> None:
