@@ -19,8 +19,8 @@ import pytest
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-# Most Sparks of the tests live for a minute and two run at a time: what the second compiler would
-# make of their code is not worth the processors it takes from them.
+# Most Sparks of the tests live for minutes, two at a time: what the second compiler would gain is
+# not worth the processor time it takes.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
