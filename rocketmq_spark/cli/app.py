@@ -119,8 +119,7 @@ def jars(releases: tuple[str, ...]) -> None:
     """Download RocketMQ's jars now, so that a first start need not."""
     from rocketmq_spark.cli.cluster import fetch
 
-    for release in releases:
-        fetch(release)
+    fetch(releases)
 
 
 @commands.command()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 
 from rocketmq_spark.cli.console import Console
@@ -71,7 +72,12 @@ def serve(
         _console.print("stopping")
 
 
-def fetch(release: str) -> None:
+def fetch(releases: Iterable[str]) -> None:
+    """All at once: a download asks for one thing after the other and mostly waits."""
     find_java()
-    with _telling(_console, f"looking for RocketMQ {release}") as tell:
-        resolve(release, tell)
+    wanted = list(dict.fromkeys(releases))
+    with (
+        _telling(_console, f"looking for RocketMQ {', '.join(wanted)}") as tell,
+        ThreadPoolExecutor(len(wanted)) as threads,
+    ):
+        list(threads.map(lambda release: resolve(release, tell), wanted))

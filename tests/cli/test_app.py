@@ -6,13 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 
 import pytest
 
+from rocketmq_spark.cli import cluster
 from rocketmq_spark.client import Client, Message
 from rocketmq_spark.core.options import as_markdown
+from rocketmq_spark.errors import ClusterError
 
 PROGRAM = [sys.executable, "-m", "rocketmq_spark"]
 
@@ -193,3 +196,21 @@ def test_without_java_the_reason_is_one_sentence(command: str, tmp_path: object)
     assert done.returncode == 1
     assert "Java 17" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_several_releases_are_downloaded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    both_have_begun = threading.Barrier(2, timeout=60)
+    kept: list[str] = []
+
+    def resolve(release: str, progress: object) -> None:
+        both_have_begun.wait()
+        if release == "0.0.0":
+            raise ClusterError("RocketMQ 0.0.0 could not be downloaded.")
+        kept.append(release)
+
+    monkeypatch.setattr(cluster, "resolve", resolve)
+    cluster.fetch(["5.5.0", "4.9.7", "5.5.0"])
+    assert sorted(kept) == ["4.9.7", "5.5.0"]
+    with pytest.raises(ClusterError, match=r"0\.0\.0 could not"):
+        cluster.fetch(["0.0.0", "5.5.0"])
+    assert sorted(kept) == ["4.9.7", "5.5.0", "5.5.0"], "the other one was given up"
