@@ -2,7 +2,7 @@
 
 from rocketmq_spark.client.client import Client
 from rocketmq_spark.client.outgoing import Message, SendResult
-from rocketmq_spark.client.pull import PullSettings
+from rocketmq_spark.client.reading import PullSettings
 from rocketmq_spark.client.send import SendSettings
 from rocketmq_spark.client.transport import Tls
 from rocketmq_spark.errors import SendError

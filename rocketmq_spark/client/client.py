@@ -15,7 +15,8 @@ from rocketmq_spark.client.membership import Membership
 from rocketmq_spark.client.metadata import Metadata, Unreachable, parse_name_servers
 from rocketmq_spark.client.outgoing import Message, SendResult
 from rocketmq_spark.client.pool import Pool
-from rocketmq_spark.client.pull import Filter, PullSettings, RangeReader
+from rocketmq_spark.client.pull import RangeReader
+from rocketmq_spark.client.reading import Filter, PullSettings
 from rocketmq_spark.client.send import Sender, SendSettings
 from rocketmq_spark.client.transport import Tls, open_stream, own_address
 from rocketmq_spark.client.write import Writer

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from rocketmq_spark.client import Client
-from rocketmq_spark.client.pull import PullSettings
+from rocketmq_spark.client.reading import PullSettings
 from rocketmq_spark.core.model import OffsetRange
 from rocketmq_spark.local_cluster import LocalCluster
 from tests.bench.ceiling import Ceiling

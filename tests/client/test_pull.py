@@ -12,7 +12,8 @@ import pytest
 
 from rocketmq_spark.client.connection import Connection
 from rocketmq_spark.client.metadata import Metadata
-from rocketmq_spark.client.pull import Filter, PullSettings, RangeReader
+from rocketmq_spark.client.pull import RangeReader
+from rocketmq_spark.client.reading import Filter, PullSettings
 from rocketmq_spark.client.window import Ask
 from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.errors import (
