@@ -14,7 +14,23 @@ export PYSPARK_PYTHON        := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(CURDIR)/$(BIN)/python
 export SPARK_LOCAL_IP        := 127.0.0.1
 
-.PHONY: help demo test test-source test-compat check format bench bench-plan clean java jars
+.PHONY: help demo test test-source test-compat check format bench bench-plan clean jars
+
+# Python and Java are looked at before anything is downloaded, and here rather than in a recipe: when a
+# recipe fails, make adds words of its own and ends with 2. With --question it runs none, says nothing
+# and ends with 1, so all that is said is the one sentence of the check.
+define FIT
+command -v $(PYTHON) >/dev/null \
+  || { echo "No $(PYTHON) on PATH: install Python 3.10 or newer, or name one with make PYTHON=python3.x." >&2; exit; }; \
+$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 10) else "Python " + sys.version.split()[0] \
+  + " is too old: install Python 3.10 or newer, or name one with make PYTHON=python3.x.")' \
+  && $(if $(JAVA_HOME),JAVA_HOME='$(JAVA_HOME)') $(PYTHON) -m rocketmq_spark.local_cluster.java && echo fit
+endef
+ifneq ($(filter-out help clean,$(MAKECMDGOALS)),)
+ifneq ($(shell $(FIT)),fit)
+MAKEFLAGS += --question
+endif
+endif
 
 help:
 	@echo "make demo    a real RocketMQ and Spark on this machine: orders are counted under change"
@@ -66,13 +82,7 @@ bench-plan: $(READY)
 jars: $(READY)
 	@$(BIN)/rocketmq-spark jars
 
-# Java and Python are looked at before anything is downloaded.
-java:
-	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 10) else \
-	  "rocketmq-spark needs Python 3.10 or newer and found " + sys.version.split()[0] + "; name one with make PYTHON=python3.x")'
-	@$(PYTHON) -m rocketmq_spark.local_cluster.java
-
-$(READY): setup.cfg pyproject.toml | java
+$(READY): setup.cfg pyproject.toml
 	@echo "Setting up .venv: the first time takes two or three minutes"
 	@$(PYTHON) -m venv $(VENV) || { echo "Cannot make a virtual environment; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
 	@$(BIN)/python $(INSTALL) -e '.[dev]'
@@ -83,7 +93,7 @@ $(CONNECT_READY): $(READY)
 	@$(BIN)/python $(INSTALL) -e '.[dev,connect]'
 	@touch $@
 
-$(OLDEST_READY): setup.cfg pyproject.toml | java
+$(OLDEST_READY): setup.cfg pyproject.toml
 	@echo "Setting up $(OLDEST) with Spark 4.0: the first time takes two or three minutes"
 	@$(PYTHON) -m venv $(OLDEST)
 	@$(OLDEST)/bin/python $(INSTALL) -e '.[dev]' 'pyspark==4.0.*'
