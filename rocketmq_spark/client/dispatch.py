@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 from rocketmq_spark.client.balance import Balancer
 from rocketmq_spark.client.connection import Connection
 from rocketmq_spark.client.metadata import Metadata
-from rocketmq_spark.client.outgoing import Request, by_key, halves
+from rocketmq_spark.client.outgoing import FULL_BATCH, MAX_MESSAGE, Request, by_key, halves
 from rocketmq_spark.client.pool import Pool
 from rocketmq_spark.client.retry import FIRST_PAUSE, LONGEST_PAUSE
+from rocketmq_spark.client.watch import Watch
 from rocketmq_spark.core.model import MessageQueue, Route
 from rocketmq_spark.errors import (
     AuthenticationError,
@@ -56,8 +57,8 @@ class SendSettings:
     in_flight: int = 8
     compress_above: int = 4096
     compression: str = "zlib"
-    max_message: int = 4 << 20
-    batch_bytes: int = 512 << 10
+    max_message: int = MAX_MESSAGE
+    batch_bytes: int = FULL_BATCH
     fault_latency: bool = False
     unsafe: str = "accept"
 
@@ -76,6 +77,7 @@ class _Lane:
     broker_name: str
     connection: Connection
     lent: ExitStack
+    watch: Watch
     flying: dict[int, Request] = field(default_factory=dict)
 
 
@@ -156,21 +158,27 @@ class Dispatcher:
         except RocketMQError as error:
             self._failed(request, error)
             return
+        leaves = False
         try:
-            while len(lane.flying) >= self._settings.in_flight and not lane.connection.broken:
+            most = max(1, self._settings.in_flight)
+            while len(lane.flying) >= most and not lane.connection.broken:
                 self._receive(lane)
-            if lane.connection.broken or lane.connection.draining:
-                self._ready.appendleft(request)  # on a new connection
+            leaves = not lane.connection.broken and not lane.connection.draining
+            if leaves:
+                self._send(request, lane)
+            else:
                 self._finish(lane)
-                return
-            request.sent_at = time.monotonic()
-            lane.flying[id(request)] = request
-            self.counters.requests += 1
-            lane.connection.submit(
-                [(self._command(request, lane.broker_name), request)], self._deadline()
-            )
         except (NetworkError, ProtocolError) as error:
             self._break(lane, error)
+        if not leaves:
+            self._ready.appendleft(request)  # whatever became of the others: on a new connection
+
+    def _send(self, request: Request, lane: _Lane) -> None:
+        request.sent_at = time.monotonic()
+        lane.flying[id(request)] = request
+        self.counters.requests += 1
+        command = self._command(request, lane.broker_name)
+        lane.connection.submit([(command, request)], self._deadline())
 
     def _lane(self, route: Route, queue: MessageQueue) -> _Lane:
         broker_name = route.serving_broker(queue)
@@ -185,7 +193,8 @@ class Dispatcher:
         if lane is None:
             lent = ExitStack()
             connection = lent.enter_context(self._pool.connection(address, self._deadline()))
-            lane = self._lanes[broker_name] = _Lane(broker_name, connection, lent)
+            watch = Watch(self._settings.timeout)
+            lane = self._lanes[broker_name] = _Lane(broker_name, connection, lent, watch)
         return lane
 
     def _command(self, request: Request, broker_name: str) -> Command:
@@ -215,7 +224,8 @@ class Dispatcher:
         return True
 
     def _receive(self, lane: _Lane) -> None:
-        for request, frame in lane.connection.receive(self._deadline()):
+        oldest = next(iter(lane.flying.values()))
+        for request, frame in lane.connection.receive(lane.watch.deadline(oldest.sent_at)):
             del lane.flying[id(request)]
             self._settle(request, frame, lane)
         if lane.connection.draining and not lane.flying:

@@ -36,7 +36,7 @@ SHARDING_KEY, WAIT = "__SHARDINGKEY", "WAIT"
 # Ours: which row of which query a message is, the same in every copy of it.
 ROW_KEY = "SPARK_ROW"
 # Beyond it a batch gains nothing, and a broker holds it in memory as a whole.
-_FULL_BATCH = 512 * 1024
+FULL_BATCH = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +167,7 @@ def make_requests(
     compress_above: int,
     compression: str,
     max_message: int = MAX_MESSAGE,
+    batch_bytes: int = FULL_BATCH,
 ) -> list[Request]:
     """Requests for all `messages`: round robin over `queues`, by key, or as told."""
     open_batches: dict[tuple[MessageQueue, bool], _Batch] = {}
@@ -203,7 +204,7 @@ def make_requests(
             requests.append(single_request(row, message, queue, fixed, body, properties, ""))
             continue
         batch = open_batches.setdefault((queue, fixed), _Batch(queue, fixed))
-        if batch.size and batch.size + len(item) > min(_FULL_BATCH, max_message):
+        if batch.size and batch.size + len(item) > min(batch_bytes, max_message):
             requests += _flushed(open_batches, queue, fixed)
             batch = open_batches.setdefault((queue, fixed), _Batch(queue, fixed))
         batch.add(row, msg_id, item)

@@ -15,8 +15,15 @@ from rocketmq_spark.client.connection import Connection
 from rocketmq_spark.client.metadata import Metadata, reading_addresses
 from rocketmq_spark.client.pool import Pool
 from rocketmq_spark.client.reading import Filter, PullSettings
-from rocketmq_spark.client.refusals import gone, not_there, passed_over, refused
+from rocketmq_spark.client.refusals import (
+    gone,
+    leads_nowhere,
+    not_there,
+    passed_over,
+    refused,
+)
 from rocketmq_spark.client.retry import FIRST_PAUSE, LONGEST_PAUSE
+from rocketmq_spark.client.watch import Watch
 from rocketmq_spark.client.window import Ask, Piece, Window, runs
 from rocketmq_spark.core.model import MASTER_ID, MessageQueue, Route
 from rocketmq_spark.errors import RocketMQError, TopicNotFoundError
@@ -26,6 +33,7 @@ from rocketmq_spark.wire.buffer import FrameBuffer, Landing
 from rocketmq_spark.wire.decode import Decoder
 from rocketmq_spark.wire.frame import Frame
 from rocketmq_spark.wire.session import SeriesAnswer
+from rocketmq_spark.wire.walk import insist_on_record
 
 log = logging.getLogger(__name__)
 
@@ -166,6 +174,7 @@ class RangeReader:
         """Ask, receive and hand on, until the range is done or another broker is to be asked."""
         window, prefer, settings = self._window, self._prefer, self._settings
         landing = self._landing = self._landing or self._pool.lend_landing()
+        watch = Watch(settings.timeout)
         pulls = commands.pulls(settings.group, self._queue, broker_name, self._filter.subscription)
         landing.drop_unfinished()
         if landing.full:
@@ -182,10 +191,11 @@ class RangeReader:
                     yield from self._decode(window.take(settings.batch_bytes), landing.memory)
                     # However long the reader of the batch took, it is not the broker's silence.
                     self._last_progress = time.monotonic()
+                    watch.restart()
                 elif landing.full:
                     self._make_room(landing)
-                elif window.flying:
-                    answers = connection.receive_series(time.monotonic() + settings.timeout)
+                elif oldest := window.oldest:
+                    answers = connection.receive_series(watch.deadline(oldest))
                     self._take(answers, landing.memory, connection.address)
                 else:
                     return  # nothing in flight and told to go elsewhere
@@ -250,11 +260,13 @@ class RangeReader:
         ask, frame, after, at, end = answer
         if frame is not self._judged or after is None:
             after = self._judge(ask, frame, after, address)
+        if end > at:
+            insist_on_record(memory, (at, end), self._decoder.where)
         first = first_offset(memory, at, end)
         first = ask.offset if first is None else first + self._delta
         empty = at == end and frame.code == FOUND
         if empty or after <= max(first, ask.offset):
-            raise _TryAgainError(refused(self._queue, frame, address))
+            raise _TryAgainError(leads_nowhere(self._queue, ask.offset, after, address))
         if first > ask.offset and not self._filter.selects:
             if first < ask.end:
                 ask = window.began_late(ask, first)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocketmq_spark.core.model import MessageQueue
-from rocketmq_spark.errors import BrokerError, OffsetOutOfRangeError, from_answer
+from rocketmq_spark.errors import BrokerError, OffsetOutOfRangeError, ServerFaultError, from_answer
 from rocketmq_spark.wire.frame import Frame
 
 
@@ -30,6 +30,15 @@ def passed_over(
     return OffsetOutOfRangeError(
         f"cannot read offset {offset} of {queue}: {address} passes over it and goes on with "
         f"{first}; the messages between have expired",
+        code=0,
+    )
+
+
+def leads_nowhere(queue: MessageQueue, offset: int, after: int, address: str) -> ServerFaultError:
+    """A success without the message that was asked for, though it says where to go on."""
+    return ServerFaultError(
+        f"cannot read offset {offset} of {queue}: {address} answers without this message and says "
+        f"to go on with {after}. {ServerFaultError.advice}",
         code=0,
     )
 

@@ -55,6 +55,8 @@ class Sender:
             self._balancer,
             compress_above=self._settings.compress_above,
             compression=self._settings.compression,
+            max_message=self._settings.max_message,
+            batch_bytes=self._settings.batch_bytes,
         )
         with Dispatcher(
             self._metadata, self._pool, self._settings, stored, lost, self._balancer

@@ -104,6 +104,11 @@ class Window:
         """Asks without an answer."""
         return list(self._flying.values())
 
+    @property
+    def oldest(self) -> Ask | None:
+        """The one of them that was asked for first."""
+        return next(iter(self._flying.values()), None)
+
     def asks(self) -> list[Ask]:
         """What to ask for now; each must end in `answered` or `failed`.
 

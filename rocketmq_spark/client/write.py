@@ -94,6 +94,9 @@ class Writer:
         """Return when every row is acknowledged."""
         self._dispatcher.flush()
         self._dispatcher.close()
+        if self._rows != self._given:
+            # Counted, not believed: whoever calls this forgets the rows.
+            raise SendError(f"only {self._rows} of {self._given} rows were acknowledged by brokers")
         counters = self._dispatcher.counters
         return Written(
             self._rows,

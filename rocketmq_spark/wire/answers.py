@@ -28,12 +28,15 @@ def number(frame: Frame, name: str) -> int:
     """A whole number among the fields of `frame`."""
     text = frame.ext.get(name)
     try:
-        return int(text)  # type: ignore[arg-type]
+        value = int(text)  # type: ignore[arg-type]
     except (TypeError, ValueError) as error:
         raise ResponseError(
             f"the answer's field {name} is {text!r}, not a number; "
             f"it has the fields {', '.join(sorted(frame.ext)) or 'none'}"
         ) from error
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ResponseError(f"the answer's field {name} is {text}, more than Java's long can hold")
+    return value
 
 
 def first_offset(memory: Buffer, at: int, end: int) -> int | None:

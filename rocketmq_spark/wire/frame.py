@@ -175,9 +175,10 @@ class LikeHeaders:
             return None
         offset, _, rest = header[len(before) : -len(after)].partition(first)
         most, _, opaque = rest.partition(second)
-        # Only as Java writes them: Python takes more for a number, and a longer one for an error.
+        # Only as Java writes them: Python takes more for a number.
         digits = offset.isdigit() and most.isdigit() and opaque.isdigit()
-        if not digits or opaque[0] == _ZERO or len(header) > LONGEST_ALIKE:
+        long = len(offset) > _DIGITS or len(most) > _DIGITS or len(header) > LONGEST_ALIKE
+        if not digits or opaque[0] == _ZERO or long:
             return None
         return like, int(offset), int(opaque)
 
@@ -204,7 +205,8 @@ _NUMBERS = re.compile(
     re.DOTALL,
 )
 _ZERO = ord("0")
-LONGEST_ALIKE = 4096  # far below what Python refuses to take for a number
+LONGEST_ALIKE = 4096
+_DIGITS = 18  # with so many, a number is one of Java's, whatever they are
 
 
 def _decode_json(raw: bytes, body: Buffer) -> Frame:

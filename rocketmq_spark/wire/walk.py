@@ -14,7 +14,14 @@ from typing import NoReturn
 import numpy as np
 
 from rocketmq_spark.errors import MessageFormatError
-from rocketmq_spark.wire.message import MIN_RECORD, PREFIX_V4, read_record, record_place
+from rocketmq_spark.wire.message import (
+    MAGIC_V1,
+    MAGIC_V2,
+    MIN_RECORD,
+    PREFIX_V4,
+    read_record,
+    record_place,
+)
 from rocketmq_spark.wire.spans import Ints, Raw, gather
 
 # A part of a buffer, from byte to byte, that holds whole records.
@@ -22,6 +29,7 @@ Part = tuple[int, int]
 
 # Every record has so many bytes, and most have all their numbers in them.
 _HEAD = f"V{PREFIX_V4}"
+_SIZE_AND_MAGIC = struct.Struct(">iI")
 
 
 def find_records(raw: Raw, parts: Sequence[Part], where: str) -> tuple[Ints, Ints, Ints]:
@@ -75,6 +83,14 @@ def _one_by_one(raw: Raw, part: Part, where: str) -> tuple[Ints, Ints]:
         complain(raw, at if at < end else bounds[-2], where, end)
     found = np.array(bounds, np.int64)
     return found[:-1], found[1:]
+
+
+def insist_on_record(raw: Raw, part: Part, where: str) -> None:
+    """Before anything of what is there is believed: a record begins there and ends within."""
+    at, end = part
+    size, magic = _SIZE_AND_MAGIC.unpack_from(raw, at) if end - at >= MIN_RECORD else (0, 0)
+    if magic not in (MAGIC_V1, MAGIC_V2) or not MIN_RECORD <= size <= end - at:
+        complain(raw, at, where, end)
 
 
 def complain(raw: Raw, at: int, where: str, end: int | None = None) -> NoReturn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import struct
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -68,6 +69,11 @@ def record(offset: int, tags: str = "") -> bytes:
     return encode_message(
         StoredMessage("T", 0, offset, offset * 100, body=b"m%d" % offset, properties=properties)
     )
+
+
+def garbage(offset: int) -> bytes:
+    """No message, with this number where a message has its offset."""
+    return b"\xff" * 20 + struct.pack(">q", offset) + b"\xff" * 80
 
 
 class PullBroker:
@@ -360,7 +366,14 @@ def test_what_may_pass_is_asked_again(network: Network, instead: Frame, first: i
         (answer(0, "FOUND", b""), ResponseError, "nextBeginOffset"),
         (answer(0, "FOUND", b"", nextBeginOffset="x"), ResponseError, "nextBeginOffset"),
         (BROKER.say(0, "FOUND", 5, offsetDelta="x"), ResponseError, "offsetDelta"),
+        (BROKER.say(0, "FOUND", 5, offsetDelta=-(10**23)), ResponseError, "Java's long"),
         (BROKER.say(0, "FOUND", 5, b"no message"), MessageFormatError, "T/b-a/0"),
+        (BROKER.say(0, "FOUND", 5, garbage(0)), MessageFormatError, "magic 0xFFFFFFFF"),
+        # What stands in the place of an offset is not believed, nor what seems to be missing then.
+        (BROKER.say(0, "FOUND", 5, garbage(3)), MessageFormatError, "magic 0xFFFFFFFF"),
+        (BROKER.say(0, "FOUND", 5, garbage(1000)), MessageFormatError, "magic 0xFFFFFFFF"),
+        (BROKER.say(0, "FOUND", 2000, garbage(1000)), MessageFormatError, "magic 0xFFFFFFFF"),
+        (BROKER.say(0, "FOUND", 5, record(3)[:-1]), MessageFormatError, "only 9. are left"),
     ],
     ids=lambda value: f"{value.code} {value.remark[:20]}" if isinstance(value, Frame) else None,
 )
@@ -374,6 +387,13 @@ def test_what_will_not_pass_is_raised_at_once(
     assert type(caught.value) is error
     assert time.monotonic() - began < 5
     assert SLAVE not in network.asked()
+
+
+def test_a_success_that_leads_nowhere_is_told(network: Network) -> None:
+    network.servers[MASTER] = network.servers[SLAVE] = in_turn(BROKER.say(0, "FOUND", 0))
+    says = "cannot read offset 0 of T/b-a/0: a:[01] answers without .* go on with 0. Look into"
+    with pytest.raises(ServerFaultError, match=says):
+        read(network, 0, 5, patience=0.2)
 
 
 def test_what_matches_nothing_is_passed_over(network: Network) -> None:

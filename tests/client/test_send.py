@@ -24,6 +24,7 @@ from rocketmq_spark.errors import (
     SendError,
     TopicNotFoundError,
     UnavailableError,
+    UsageError,
 )
 from rocketmq_spark.wire.frame import Frame
 from rocketmq_spark.wire.message import decode_batch_items
@@ -75,6 +76,11 @@ class Store:
             queue.append(bytes(request.body))
         ids = [f"{name}-{request.ext['e']}-{at}" for at in range(first, len(queue))]
         return answer(self.code, msgId=",".join(ids), queueId=request.ext["e"], queueOffset=first)
+
+    def breaks_when_full(self, in_flight: int, failure: Reply | Sequence[Reply]) -> Handler:
+        """A broker b-a that says nothing to so many requests, and then this, and works again."""
+        replies = [failure] if isinstance(failure, Frame | str | bytes) else failure
+        return self.broker("b-a", *[()] * (in_flight - 1), replies)
 
     @property
     def bodies(self) -> list[bytes]:
@@ -200,6 +206,54 @@ def test_a_failure_is_made_good_on_another_broker(
     assert all(result.ok for result in results)
     assert {result.queue.broker_name for result in results} == {"b-b"}
     assert len(store.bodies) == 40
+
+
+BREAKS = pytest.mark.parametrize("failure", [CUT, ()], ids=["cut", "silence"])
+GARBAGE = b"\0" * 8
+
+
+@BREAKS
+@pytest.mark.parametrize("in_flight", [1, 2, 8])
+@pytest.mark.parametrize("key", [None, "order-1"], ids=["free", "fixed"])
+def test_nothing_is_lost_where_a_full_connection_breaks(
+    network: Network, store: Store, failure: Any, in_flight: int, key: str | None
+) -> None:
+    network.servers["n:1"] = name_server({"T": route_body({"b-a": {0: "a:0"}})})
+    # With one key, one request is on its way, however many there might be.
+    full = 1 if key else in_flight
+    network.servers["a:0"] = store.breaks_when_full(full, failure)
+    messages = numbered(12, delay_level=1, sharding_key=key)
+    results = sender(network, in_flight=in_flight).send("T", messages)
+    assert [result.ok for result in results] == [True] * 12
+    assert store.bodies == [message.body for message in messages]
+
+
+@pytest.mark.parametrize("in_flight", [1, 8])
+def test_every_message_has_a_result_where_a_full_connection_speaks_garbage(
+    network: Network, store: Store, in_flight: int
+) -> None:
+    network.servers["n:1"] = name_server({"T": route_body({"b-a": {0: "a:0"}})})
+    network.servers["a:0"] = store.breaks_when_full(in_flight, GARBAGE)
+    messages = numbered(12, delay_level=1)
+    with pytest.raises(
+        SendError, match=f"{in_flight} of 12 messages were not stored: a:0"
+    ) as error:
+        sender(network, in_flight=in_flight).send("T", messages)
+    assert [result.ok for result in error.value.results].count(True) == 12 - in_flight
+    assert store.bodies == [message.body for message in messages[in_flight:]]
+
+
+def test_the_limits_of_the_settings_are_kept(network: Network, store: Store) -> None:
+    with pytest.raises(UsageError, match=r"message 1 .* 11 bytes is more than the 10"):
+        sender(network, max_message=10).send("T", [Message(b"x" * 10), Message(b"x" * 11)])
+    assert store.sends == []
+    queue = MessageQueue("T", "b-a", 0)
+    sender(network, batch_bytes=100).send("T", numbered(20, queue=queue))
+    assert len(store.sends) > 5  # an item has some 70 bytes
+    large = Message(b"x" * (5 << 20))
+    with pytest.raises(UsageError, match="5242880 bytes is more than the 4194304"):
+        sender(network).send("T", [large])
+    assert sender(network, max_message=8 << 20).send("T", [large])[0].ok
 
 
 def test_a_single_broker_is_asked_again(network: Network, store: Store) -> None:

@@ -19,7 +19,7 @@ from rocketmq_spark.wire.compression import COMPRESSED, SYS_FLAGS, decompress
 from rocketmq_spark.wire.frame import Frame
 from rocketmq_spark.wire.message import decode_batch_items, decode_properties, java_hash
 from tests.client.scripted import CUT, Network, answer, name_server, route_body
-from tests.client.test_send import CLUSTER, Store
+from tests.client.test_send import BREAKS, CLUSTER, GARBAGE, Store
 
 TYPES = {
     "body": pa.binary(),
@@ -334,6 +334,24 @@ def test_a_single_broker_that_is_busy_is_given_time(
     brokers.network.servers["a:0"] = brokers.store.broker("b-a", *[answer(code, "wait")] * 4)
     assert brokers.write([{"body": b"x"}], retries=5).rows == 1
     assert len(pauses) == 4 and pauses == sorted(set(pauses))
+
+
+@BREAKS
+@pytest.mark.parametrize("in_flight", [1, 2, 8])
+def test_no_row_is_lost_where_a_full_connection_breaks(failure: Any, in_flight: int) -> None:
+    brokers = Brokers()
+    brokers.network.servers["n:1"] = name_server({"T": route_body({"b-a": {0: "a:0"}})})
+    brokers.network.servers["a:0"] = brokers.store.breaks_when_full(in_flight, failure)
+    rows = numbered(12, delayLevel=1)
+    assert brokers.write(rows, in_flight=in_flight).rows == 12
+    assert brokers.store.bodies == [row["body"] for row in rows]
+
+
+def test_garbage_on_a_full_connection_is_an_error() -> None:
+    brokers = Brokers()
+    brokers.network.servers["a:0"] = brokers.store.breaks_when_full(1, GARBAGE)
+    with pytest.raises(SendError, match=r"row \d+ of partition 3 could not be stored: a:0"):
+        brokers.write(numbered(12, delayLevel=1), in_flight=1)
 
 
 def test_giving_up_names_the_rows_and_the_reason() -> None:

@@ -110,13 +110,20 @@ def test_lists() -> None:
 
 
 def test_a_number_among_the_fields() -> None:
-    assert answers.number(Frame(0, ext={"offset": "-1"}), "offset") == -1
+    for value in (-1, 2**63 - 1, -(2**63)):
+        assert answers.number(Frame(0, ext={"offset": str(value)}), "offset") == value
 
 
 @pytest.mark.parametrize("ext", [{}, {"offset": ""}, {"offset": "x"}, {"offset": "1.5"}])
 def test_a_field_that_is_no_number(ext: dict[str, str]) -> None:
     with pytest.raises(ResponseError, match="field offset"):
         answers.number(Frame(0, ext={**ext, "other": "1"}), "offset")
+
+
+@pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 10**23])
+def test_a_number_that_is_none_of_javas(value: int) -> None:
+    with pytest.raises(ResponseError, match=f"field offset is {value}, more than Java's long"):
+        answers.number(Frame(0, ext={"offset": str(value)}), "offset")
 
 
 # --- records of a pull ------------------------------------------------------------------------
