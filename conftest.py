@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-# Spark starts its workers with this; without it they would run whatever python3 is on the PATH.
-os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+# Spark starts its workers with this: the interpreter that has the package, whatever a user's shell
+# says, and not whatever python3 is on the PATH.
+os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 # Most Sparks of the tests live for minutes, two at a time: what the second compiler would gain is
 # not worth the processor time it takes.

@@ -53,8 +53,9 @@ def session(log: Path) -> Iterator[SparkSession]:
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    # Spark's workers must run this very Python, and nothing listens beyond this machine.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # Spark's workers must run this very Python, whatever a user's shell says, and nothing listens
+    # beyond this machine.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     settings = SparkConf().setAll(list(_SETTINGS.items()))
     with log.open("wb") as said:
