@@ -41,6 +41,9 @@ _TO_BE_OPENED = COMPRESSED | UNWRAP
 # Bytes of properties in a batch. Those of short names and values, each one's place being eight
 # numbers, take twelve times as much memory as there are bytes.
 _MOST_PROPERTIES = 3 * 1024 * 1024
+# A message without any counts for so many: its places and its other columns take some hundred.
+_BESIDE = 48
+_MOST_ROWS = _MOST_PROPERTIES // _BESIDE
 
 
 class Decoder:
@@ -108,14 +111,15 @@ class Decoder:
 
         It is one batch without `max_unpacked`. With it there are more, each made only as it is
         taken, where much memory would be needed: for compressed bodies that unpack to more than so
-        many bytes, as a few stored ones may become megabytes, and for very many properties.
+        many bytes, as a few stored ones may become megabytes, and for very many properties or tiny
+        messages.
 
         `offset_delta` is the broker's, for static topics: it is added to each stored offset
         before anything is compared. `tags` keeps messages with one of these tags; a broker
         compares only their hashes. Messages lie in `parts` of `raw`, in the order of their offsets;
         without it, all over `raw`. Nothing of the result points into `raw`.
         """
-        most = None if max_unpacked is None else _MOST_PROPERTIES
+        most, most_rows = (None, None) if max_unpacked is None else (_MOST_PROPERTIES, _MOST_ROWS)
         rows = read_rows(raw, self._fields, self.where, parts)
         opened = (rows.fields["sys_flag"] & _TO_BE_OPENED).any()
         if opened and parts is not None:
@@ -124,17 +128,17 @@ class Decoder:
             rows = read_rows(raw, self._fields, self.where)
         rows.fields["queue_offset"] += offset_delta
         if not opened:
-            for part in _by_properties(_between(rows, start, end), most):
+            for part in _in_parts(_between(rows, start, end), most):
                 yield self._batch(part, tags)
             return
         some_inner = bool(is_inner_batch(rows).any())
         # A batch that begins before `start` may reach into the range.
         rows = _between(rows, None if some_inner else start, end)
         for part in decompress_bodies(rows, "body" in self._names, max_unpacked):
-            if some_inner:
-                part = _between(unwrap_batches(part, is_inner_batch(part)), start, end)
-            for few in _by_properties(part, most):
-                yield self._batch(few, tags)
+            inner = is_inner_batch(part)
+            for some in unwrap_batches(part, inner, most_rows) if some_inner else [part]:
+                for few in _in_parts(_between(some, start, end), most):
+                    yield self._batch(few, tags)
 
     def _batch(self, rows: Rows, tags: frozenset[str] | None) -> Any:
         table = None
@@ -164,9 +168,9 @@ def _properties(rows: Rows) -> _Properties:
     return read_like(rows.data, *spans, rows.names) or PropertyTable(rows.data, *spans)
 
 
-def _by_properties(rows: Rows, most: int | None) -> Iterator[Rows]:
-    """The rows in parts of not much more than `most` bytes of properties."""
-    sizes = np.cumsum(rows.names_end - rows.names_start)
+def _in_parts(rows: Rows, most: int | None) -> Iterator[Rows]:
+    """The rows in parts of not much more than `most` bytes of properties and what is like them."""
+    sizes = np.cumsum(rows.names_end - rows.names_start + _BESIDE)
     if most is None or not len(rows) or sizes[-1] <= most:
         yield rows
         return

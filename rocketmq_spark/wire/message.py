@@ -12,7 +12,7 @@ from __future__ import annotations
 import ipaddress
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
@@ -163,35 +163,35 @@ def encode_batch(items: Iterable[BatchItem]) -> bytes:
 
 def batch_spans(
     raw: bytes | memoryview, where: str = "", at: int = 0, end: int | None = None
-) -> list[tuple[int, int, int, int, int]]:
+) -> Iterator[tuple[int, int, int, int, int]]:
     """Flag, body start and end, properties start and end of each item in `raw[at:end]`.
 
     By its lengths, as Java's consumers and brokers go; the item's own size is not looked at.
     """
     start, end = at, len(raw) if end is None else end
-    spans: list[tuple[int, int, int, int, int]] = []
+    count = 0
     while at < end:
         body = at + _ITEM.size
         if body > end:
             raise MessageFormatError(
-                f"{where}: batch item {len(spans)} at byte {at - start} of the body is cut short"
+                f"{where}: batch item {count} at byte {at - start} of the body is cut short"
             )
         _, _, _, flag, size = _ITEM.unpack_from(raw, at)
         names = body + size + _SHORT.size
         if size < 0 or names > end:
             raise MessageFormatError(
-                f"{where}: batch item {len(spans)} at byte {at - start} of the body: "
+                f"{where}: batch item {count} at byte {at - start} of the body: "
                 f"its body of {size} bytes does not fit"
             )
         (length,) = _SHORT.unpack_from(raw, names - _SHORT.size)
         at, item = names + length, at
         if length < 0 or at > end:
             raise MessageFormatError(
-                f"{where}: batch item {len(spans)} at byte {item - start} of the body: "
+                f"{where}: batch item {count} at byte {item - start} of the body: "
                 f"its properties of {length} bytes do not fit"
             )
-        spans.append((flag, body, body + size, names, at))
-    return spans
+        yield flag, body, body + size, names, at
+        count += 1
 
 
 def decode_batch_items(raw: bytes | memoryview, where: str = "batch") -> list[BatchItem]:

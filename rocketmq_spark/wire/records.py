@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -289,19 +290,36 @@ def is_inner_batch(rows: Rows) -> Ints:
     return inner
 
 
-def unwrap_batches(rows: Rows, inner: Ints) -> Rows:
-    """Each inner batch replaced by its items, in order; see `message.unwrap` for what they keep."""
+def unwrap_batches(rows: Rows, inner: Ints, most: int | None = None) -> Iterator[Rows]:
+    """Each inner batch replaced by its items, in order; see `message.unwrap` for what they keep.
+
+    They come in runs of `most` messages, or one batch more; all in one without it.
+    """
+    view = memoryview(rows.data)
+    first = held = 0
+    items: list[Ints] = []
+    for row in np.flatnonzero(inner).tolist():
+        if most is not None and held + row - first >= most:
+            yield _unwrapped(rows.take(slice(first, row)), inner[first:row], items)
+            first, held, items = row, 0, []
+        spans = batch_spans(
+            view, rows.place(row), int(rows.body_start[row]), int(rows.body_end[row])
+        )
+        items.append(np.fromiter(chain.from_iterable(spans), np.int64).reshape(-1, 5))
+        held += len(items[-1]) - 1
+    yield _unwrapped(rows.take(slice(first, None)), inner[first:], items)
+
+
+def _unwrapped(rows: Rows, inner: Ints, items: list[Ints]) -> Rows:
+    """These rows with the items of their inner batches."""
     counts = np.ones(len(rows), np.int64)
-    items: list[tuple[int, int, int, int, int]] = []
-    for row, spans in _batches(rows, inner):
-        counts[row] = len(spans)
-        items += spans
+    counts[inner] = [len(each) for each in items]
     source = np.repeat(np.arange(len(rows)), counts)
     number = np.arange(len(source)) - np.repeat(np.cumsum(counts) - counts, counts)
     rows.names = None  # items have their own
     unwrapped = rows.take(source)
     which = inner[source]
-    flag, body, body_end, names, names_end = np.array(items, np.int64).reshape(-1, 5).T
+    flag, body, body_end, names, names_end = np.concatenate([np.empty((0, 5), int), *items]).T
     unwrapped.body_start[which], unwrapped.body_end[which] = body, body_end
     unwrapped.names_start[which], unwrapped.names_end[which] = names, names_end
     unwrapped.fields["queue_offset"] += number
@@ -310,10 +328,3 @@ def unwrap_batches(rows: Rows, inner: Ints) -> Rows:
     if "reconsume_times" in unwrapped.fields:
         unwrapped.fields["reconsume_times"][which] = 0
     return unwrapped
-
-
-def _batches(rows: Rows, inner: Ints) -> Iterator[tuple[int, list[tuple[int, int, int, int, int]]]]:
-    view = memoryview(rows.data)
-    for row in np.flatnonzero(inner).tolist():
-        start, end = int(rows.body_start[row]), int(rows.body_end[row])
-        yield row, batch_spans(view, rows.place(row), start, end)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from rocketmq_spark.client import Client
-from tests.bench.memory_probe import LIMIT, fill, probe
+from tests.bench.memory_probe import CASES, LIMIT, fill, probe
 
 from .witness import until
 
@@ -21,12 +21,14 @@ from .witness import until
         ("mixed", 600),
         ("20 properties", 60_000),
         ("4,000 properties", 800),
+        ("tiny", 200_000),
+        ("tiny, in inner batches", 200_000),
     ],
 )
 def test_a_process_that_reads_stays_small(
     client: Client, name_server: str, new_topic: Callable[..., str], case: str, count: int
 ) -> None:
-    topic = new_topic(1)
+    topic = new_topic(1, attributes=CASES[case].attributes)
     assert fill(client, topic, case, count) == count
     until(lambda: sum(high for _, high in client.topic_offsets(topic).values()) == count)
     memory = probe(name_server, topic)

@@ -346,8 +346,28 @@ def test_very_many_properties_make_several_batches(
     rows = [expected_row(m) for m in decode_messages(raw)]
     batches = list(decoder().batches(raw, max_unpacked=10**9))
     assert [row for batch in batches for row in rows_of(batch)] == rows
-    # Each message has 68 bytes of properties.
-    assert [batch.num_rows for batch in batches] == [14, 15, 11]
+    # Each message has 68 bytes of properties, and counts for 48 more.
+    assert [batch.num_rows for batch in batches] == [8, 9, 8, 9, 6]
+    assert rows_of(decoder().decode(raw)) == rows
+
+
+@pytest.mark.parametrize("sys_flag", [UNWRAP, UNWRAP | COMPRESSED | SYS_FLAGS["zlib"]])
+def test_very_many_items_of_inner_batches_make_several_batches(
+    sys_flag: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records of four items, and two that are no batch: in runs of ten, or one record more."""
+    monkeypatch.setattr("rocketmq_spark.wire.decode._MOST_ROWS", 10)
+    body = encode_batch([BatchItem(b"item %d" % number) for number in range(4)])
+    inner = [
+        encode_message(StoredMessage("T", 0, 4 * number, sys_flag=sys_flag, body=body))
+        for number in range(9)
+    ]
+    raw = b"".join([*inner[:2], alike(8), alike(9), *inner[3:]])
+    rows = [expected_row(m) for m in decode_messages(raw)]
+    assert len(rows) == 34
+    batches = list(decoder().batches(raw, start=2, end=35, max_unpacked=10**9))
+    assert [row for batch in batches for row in rows_of(batch)] == rows[2:-1]
+    assert [batch.num_rows for batch in batches] == [8, 12, 11]
     assert rows_of(decoder().decode(raw)) == rows
 
 
