@@ -20,6 +20,7 @@ from rocketmq_spark.client.reading import Filter, PullSettings
 from rocketmq_spark.client.send import Sender, SendSettings
 from rocketmq_spark.client.transport import Tls, open_stream, own_address
 from rocketmq_spark.client.write import Writer
+from rocketmq_spark.client.topics import TopicAdmin
 from rocketmq_spark.core.model import BrokerData, MessageQueue
 from rocketmq_spark.errors import SendError, UsageError
 from rocketmq_spark.wire import commands
@@ -85,6 +86,7 @@ class Client:
         pull = pull or PullSettings(patience=3 * timeout)
         self._pull = replace(pull, timeout=timeout, group=self._wire(pull.group))
         sending = sending or SendSettings()
+        self._topics = TopicAdmin(self._metadata, self._pool, timeout)
         self._sending = replace(sending, timeout=timeout, group=self._wire(sending.group))
         self._sender = Sender(self._metadata, self._pool, self._sending)
 
@@ -135,11 +137,12 @@ class Client:
         if queues < 1:
             raise UsageError(f"topic {topic} needs at least one queue, not {queues}")
         read = queues if read_queues is None else read_queues
-        self._metadata.create_topic(self._wire(topic), read, queues, perm, attributes, brokers)
+        self._topics.create(self._wire(topic), read, queues, perm, attributes, brokers)
 
     def delete_topic(self, topic: str) -> None:
-        """Delete it, messages and all."""
-        self._metadata.delete_topic(self._wire(topic))
+        """Delete it, messages and all. An error names the servers that could not be told; the
+        others have been."""
+        self._topics.delete(self._wire(topic))
 
     # --- offsets ------------------------------------------------------------------------------
 
