@@ -5,13 +5,15 @@ The classes carry the decision, so that a retry loop reads a flag and never a cl
 `retriable`      the same request may succeed a moment later, perhaps on another broker
 `refresh_route`  what we believe about who stores what is out of date; ask the name server again
 
-A message says what happened, where (topic, broker, queue, offset, address) and what to do.
+A `message` says what happened and where (topic, broker, queue, offset, address); in the text of the
+exception the `advice` of its class follows: what to do.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 
 class RocketMQError(Exception):
@@ -19,6 +21,18 @@ class RocketMQError(Exception):
 
     retriable: ClassVar[bool] = False
     refresh_route: ClassVar[bool] = False
+    advice: ClassVar[str] = ""
+
+    @property
+    def message(self) -> str:
+        """What happened and where, without the advice: to be said in other words around it."""
+        return str(self.args[0]) if self.args else ""
+
+    def __str__(self) -> str:
+        # An error that was made of the text of another has its advice already.
+        if not self.advice or self.advice in self.message:
+            return self.message
+        return f"{self.message.rstrip('.')}. {self.advice}"
 
 
 class UsageError(RocketMQError, ValueError):
@@ -35,6 +49,8 @@ class ProtocolError(RocketMQError):
 class FrameError(ProtocolError):
     """A frame that cannot be read: garbage, a wrong length, a header that is no header."""
 
+    advice = "Check that the address is a RocketMQ server's, and whether that expects TLS."
+
 
 class FrameTooLargeError(FrameError):
     """A frame longer than anything a broker may send."""
@@ -43,13 +59,19 @@ class FrameTooLargeError(FrameError):
 class ResponseError(ProtocolError):
     """A well-formed answer without the content its request asks for."""
 
+    advice = "Check what server that is, and its version."
+
 
 class MessageFormatError(ProtocolError):
     """A stored message that cannot be read: wrong magic, truncated, lengths that do not add up."""
 
+    advice = "Look at it with `mqadmin queryMsgByOffset`, or read on from a later offset."
+
 
 class BodyError(MessageFormatError):
     """A message body that will not decompress, or names a compression that does not exist."""
+
+    advice = "Look at how its producer compresses, or read on from a later offset."
 
 
 # --- the network ------------------------------------------------------------------------------
@@ -65,19 +87,29 @@ class NetworkError(RocketMQError):
 class ConnectError(NetworkError):
     """No connection: refused, unreachable, an unknown host, or no answer within the timeout."""
 
+    advice = "Check the address, that the server runs, and the network and firewalls between."
+
 
 class TlsError(NetworkError):
     """The TLS handshake failed: a certificate that is not trusted, or a peer without TLS."""
 
+    advice = (
+        "Give the authority that signed the server's certificate as the CA file, and check that "
+        "the server has TLS on."
+    )
     retriable = False
 
 
 class ConnectionLostError(NetworkError):
     """The connection ended while requests were waiting on it."""
 
+    advice = "Check that the server runs, its log, and whether it expects TLS."
+
 
 class RequestTimeoutError(NetworkError):
     """No answer came within the deadline of the request."""
+
+    advice = "Check the server's load and the network, or give it a longer timeout."
 
 
 # --- what brokers and name servers answer -----------------------------------------------------
@@ -86,7 +118,7 @@ class RequestTimeoutError(NetworkError):
 class BrokerError(RocketMQError):
     """An answer code that is not success. `code` and `remark` are the server's own."""
 
-    advice: ClassVar[str] = ""
+    advice = "Look into that server's log."
 
     def __init__(self, message: str, *, code: int = 1, remark: str = "") -> None:
         super().__init__(message)
@@ -95,7 +127,7 @@ class BrokerError(RocketMQError):
 
     def __reduce__(self) -> tuple[object, ...]:
         # Spark pickles exceptions between processes; keyword arguments need a hand.
-        return (_rebuild_broker_error, (type(self), str(self), self.code, self.remark))
+        return (_rebuild_broker_error, (type(self), self.message, self.code, self.remark))
 
 
 def _rebuild_broker_error(
@@ -107,7 +139,6 @@ def _rebuild_broker_error(
 class ServerFaultError(BrokerError):
     """SYSTEM_ERROR: the server's own failure; its remark holds Java's words."""
 
-    advice = "Look into that server's log."
     retriable = True
 
 
@@ -176,6 +207,8 @@ class GroupNotFoundError(BrokerError):
 class OffsetNotFoundError(BrokerError):
     """The group has committed no offset for this queue."""
 
+    advice = "Commit one first, or start elsewhere."
+
 
 class BadExpressionError(BrokerError):
     """The broker cannot parse the filter expression, or has SQL filters switched off."""
@@ -186,15 +219,20 @@ class BadExpressionError(BrokerError):
 class BadParameterError(BrokerError):
     """The broker refuses a parameter of the request."""
 
+    advice = "Check the names and numbers it was given."
+
 
 class NotStoredSafelyError(BrokerError):
     """Stored, but not as durably as the broker is set to: a flush or a slave was too late."""
 
+    advice = "Check the broker's disk and its slaves."
     retriable = True
 
 
 class OffsetOutOfRangeError(BrokerError):
     """The offset wanted is below the broker's first message or above its last: data were lost."""
+
+    advice = "Ask for its offsets and read between them; a longer fileReservedTime keeps more."
 
 
 class SendError(RocketMQError):
@@ -265,5 +303,21 @@ def from_answer(code: int, remark: str, what: str, where: str) -> BrokerError:
     # Java's remarks go on with a link or a stack; the first line says what there is to say.
     words = (remark.strip().splitlines() or [""])[0].strip().rstrip(".")
     said = f": {words}" if words else ""
-    advice = f" {kind.advice}" if kind.advice else ""
-    return kind(f"{what}: {where} answered code {code}{said}.{advice}", code=code, remark=remark)
+    return kind(f"{what}: {where} answered code {code}{said}", code=code, remark=remark)
+
+
+E = TypeVar("E", bound=RocketMQError)
+
+
+def reworded(error: E, message: str) -> E:
+    """The same error, all it carries included, with another message."""
+    other = copy.copy(error)
+    other.args = (message,)
+    return other
+
+
+def all_of(what: str, failures: Sequence[RocketMQError]) -> RocketMQError:
+    """One error for several servers that failed at the same. It may pass if one of them may."""
+    hopeful = next((error for error in failures if error.retriable), failures[0])
+    said = "; ".join(error.message.removeprefix(f"{what}: ") for error in failures)
+    return reworded(hopeful, f"{what}: {said}")

@@ -12,11 +12,14 @@ from rocketmq_spark.client.outgoing import SendResult
 from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.errors import (
     BrokerError,
+    ConnectError,
     NetworkError,
     RocketMQError,
     SendError,
+    all_of,
     for_code,
     from_answer,
+    reworded,
 )
 
 CLASSES = [
@@ -96,7 +99,57 @@ def test_an_answer_says_what_where_why_and_what_to_do() -> None:
 
 
 def test_an_answer_without_words() -> None:
-    assert str(from_answer(604, " ", "cannot", "h:1")) == "cannot: h:1 answered code 604."
+    error = from_answer(604, " ", "cannot", "h:1")
+    assert error.message == "cannot: h:1 answered code 604"
+    assert str(error) == "cannot: h:1 answered code 604. Look into that server's log."
+
+
+# What they say is all written where they are raised, or there are only subclasses of them.
+WITHOUT_ADVICE = {
+    "RocketMQError",
+    "UsageError",
+    "ProtocolError",
+    "NetworkError",
+    "SendError",
+    "ClusterError",
+}
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_the_advice_follows_the_message(kind: type[RocketMQError]) -> None:
+    assert bool(kind.advice) != (kind.__name__ in WITHOUT_ADVICE)
+    error = kind("what, where")
+    assert error.message == "what, where"
+    assert str(error) == (f"what, where. {kind.advice}" if kind.advice else "what, where")
+    assert kind.advice == "" or (kind.advice[0].isupper() and kind.advice.endswith("."))
+
+
+def test_the_advice_is_given_once() -> None:
+    inner = ConnectError("no connection to h:1")
+    assert str(ConnectError(f"cannot ask: {inner}")) == f"cannot ask: {inner}"
+    assert str(RocketMQError()) == ""
+
+
+def test_other_words_change_nothing_else() -> None:
+    error = from_answer(2, "Java's words", "cannot ask", "h:1")
+    other = reworded(error, "cannot list: h:1 is busy")
+    assert type(other) is errors.BusyError
+    assert (other.message, other.code, other.remark) == (
+        "cannot list: h:1 is busy",
+        2,
+        "Java's words",
+    )
+    assert error.message == "cannot ask: h:1 answered code 2: Java's words"
+    assert reworded(SendError("1 of 2", [1, 2]), "2 of 2").results == [1, 2]
+
+
+def test_several_failures_are_one_that_names_each() -> None:
+    refused = from_answer(3, "what?", "cannot ask", "h:1")
+    busy = from_answer(2, "busy", "cannot ask", "h:2")
+    error = all_of("cannot ask", [refused, busy])
+    assert type(error) is errors.BusyError  # it may pass
+    assert error.message == ("cannot ask: h:1 answered code 3: what?; h:2 answered code 2: busy")
+    assert type(all_of("cannot ask", [refused])) is errors.UnsupportedRequestError
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
@@ -106,7 +159,7 @@ def test_every_exception_survives_pickling(kind: type[RocketMQError]) -> None:
         error = type(error)("what, where, why", code=99, remark="Java's words")
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is kind
-    assert str(copy) == "what, where, why"
+    assert (copy.message, str(copy)) == ("what, where, why", str(error))
     assert vars(copy) == vars(error)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import ssl
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,6 +20,7 @@ from rocketmq_spark.client.pool import Pool
 from rocketmq_spark.client.pull import RangeReader
 from rocketmq_spark.client.reading import Filter, PullSettings
 from rocketmq_spark.client.send import Sender, SendSettings
+from rocketmq_spark.client.topics import TopicAdmin
 from rocketmq_spark.client.transport import Tls, open_stream, own_address
 from rocketmq_spark.client.write import Writer
 from rocketmq_spark.core.model import BrokerData, MessageQueue
@@ -44,10 +47,11 @@ class Client:
     ...         for batch in client.read(queue, *client.offsets(queue)):
     ...             print(batch.to_pylist())
 
-    `timeout` (seconds) bounds every request; `read` goes on trying for three times as long (or for
-    `pull.patience`) before it gives up on a broker. It may be shared by threads, and survives a
-    fork. `tls` is True (the system's authorities), a CA file, or a `Tls`. `namespace` is wrapped
-    around names as RocketMQ 4 did; `namespace_v2` travels as a field of each request.
+    `timeout` (seconds) bounds every request, but for the system's search for a host name's address;
+    `read` goes on trying for three times as long (or for `pull.patience`) before it gives up on a
+    broker. It may be shared by threads, and survives a fork. `tls` is True (the system's
+    authorities), a CA file, or a `Tls`. `namespace` is wrapped around names as RocketMQ 4 did;
+    `namespace_v2` travels as a field of each request.
     """
 
     def __init__(
@@ -57,7 +61,7 @@ class Client:
         access_key: str = "",
         secret_key: str = "",
         security_token: str = "",
-        tls: bool | str | Tls = False,
+        tls: bool | str | os.PathLike[str] | Tls = False,
         namespace: str = "",
         namespace_v2: str = "",
         timeout: float = 5.0,
@@ -82,6 +86,7 @@ class Client:
         self._namespace_v2 = namespace_v2
         self._pool = Pool(self._connect)
         self._metadata = Metadata(name_server, self._pool, timeout)
+        self._topics = TopicAdmin(self._metadata, self._pool, timeout)
         pull = pull or PullSettings(patience=3 * timeout)
         self._pull = replace(pull, timeout=timeout, group=self._wire(pull.group))
         sending = sending or SendSettings()
@@ -135,11 +140,12 @@ class Client:
         if queues < 1:
             raise UsageError(f"topic {topic} needs at least one queue, not {queues}")
         read = queues if read_queues is None else read_queues
-        self._metadata.create_topic(self._wire(topic), read, queues, perm, attributes, brokers)
+        self._topics.create(self._wire(topic), read, queues, perm, attributes, brokers)
 
     def delete_topic(self, topic: str) -> None:
-        """Delete it, messages and all."""
-        self._metadata.delete_topic(self._wire(topic))
+        """Delete it, messages and all. An error names the servers that could not be told; the
+        others have been."""
+        self._topics.delete(self._wire(topic))
 
     # --- offsets ------------------------------------------------------------------------------
 
@@ -175,19 +181,26 @@ class Client:
         found, version = self._metadata.search_offset(self._wire_queue(queue), millis)
         if version >= _EXACT_SEARCH_VERSION:
             return min(max(found, low), high)
+        found = high
         while low < high:
             middle = (low + high) // 2
-            if self._stored_at(queue, middle) < millis:
-                low = middle + 1
+            at, stored = self._first_stored(queue, middle, high) or (found, math.inf)
+            if stored < millis:
+                low = at + 1
             else:
-                high = middle
-        return low
+                high, found = middle, at
+        return found
 
-    def _stored_at(self, queue: MessageQueue, offset: int) -> int:
-        with closing(self.read(queue, offset, offset + 1, ["storeTimestamp"])) as reader:
-            batch = next(reader)
-        micros: int = batch.column(0).cast("int64")[0].as_py()
-        return micros // 1000
+    def _first_stored(self, queue: MessageQueue, start: int, end: int) -> tuple[int, int] | None:
+        """The first offset in [start, end) with a message, and when that was stored."""
+        for far in (start + 1, end):  # in a compacted topic there are holes
+            columns = ["queueOffset", "storeTimestamp"]
+            with closing(self.read(queue, start, far, columns)) as reader:
+                batch = next(reader, None)
+            if batch is not None:
+                at, micros = (column.cast("int64")[0].as_py() for column in batch.columns)
+                return at, micros // 1000
+        return None
 
     # --- messages -----------------------------------------------------------------------------
 
@@ -329,12 +342,14 @@ class Client:
         return [replace(result, queue=self._user_queue(result.queue)) for result in results]
 
 
-def _tls_context(tls: bool | str | Tls) -> ssl.SSLContext | None:
+def _tls_context(tls: bool | str | os.PathLike[str] | Tls) -> ssl.SSLContext | None:
     if isinstance(tls, Tls):
         return tls.context()
-    if isinstance(tls, str) and tls:
-        return Tls(ca=tls).context()
-    return Tls().context() if tls else None
+    if isinstance(tls, bool):
+        return Tls().context() if tls else None
+    if isinstance(tls, str | os.PathLike):
+        return Tls(ca=tls).context() if tls else None
+    raise UsageError(f"tls must be True, False, a CA file or a Tls, not {type(tls).__name__}")
 
 
 def _filter(sub_expression: str, sql_expression: str) -> Filter:

@@ -2,7 +2,8 @@
 
 Nothing runs in the background: whoever works in the group calls `beat` as it works, and brokers
 forget a member that has not worked for two minutes, or whose process has ended. A broker knows a
-member by its connection, so these are not the pool's, which come and go.
+member by its connection, so these are not the pool's, which come and go. On it a broker asks what
+operators want to know, which is answered whenever `beat` or `answer` is called.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Membership:
     def beat(self) -> None:
         """Tell every broker, unless that was a moment ago. Work goes on if one does not hear it:
         a failure is no more than a line in the log."""
+        self.answer()
         if self._now() - self._beaten < BEAT_SECONDS:
             return
         try:
@@ -60,10 +62,18 @@ class Membership:
             except RocketMQError as error:
                 log.debug("no heartbeat to %s: %s", address, error)
 
+    def answer(self) -> None:
+        """Answer what brokers have asked meanwhile. It costs a look at each connection, some
+        microseconds, so whoever is idle may call it often."""
+        for address, connection in list(self._connections.items()):
+            if not connection.refresh():
+                del self._connections[address]  # the next beat makes a new one
+                connection.close()
+
     def _tell(self, address: str) -> None:
         deadline = time.monotonic() + self._timeout
         connection = self._connections.pop(address, None)
-        if connection is None or not connection.refresh():
+        if connection is None:
             connection = self._connect(address, deadline)
         frame = connection.call(self._heartbeat, deadline)
         self._connections[address] = connection

@@ -1,26 +1,27 @@
 """Facts about topics, queues and groups, asked of name servers and brokers.
 
-Everything here speaks wire names (a namespace is already wrapped on). Name servers are
-interchangeable: start anywhere, stay with one that answers, go on to the next when it does not.
+Everything here speaks wire names (a namespace is already wrapped on).
 """
 
 from __future__ import annotations
 
-import random
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
+from typing import TypeVar
 
+from rocketmq_spark.client.name_servers import NameServers
 from rocketmq_spark.client.pool import Pool
 from rocketmq_spark.client.retry import retry
-from rocketmq_spark.client.transport import parse_address
-from rocketmq_spark.core.model import PERM_READ, PERM_WRITE, BrokerData, MessageQueue, Route
+from rocketmq_spark.client.transport import parse_address, share, split_address
+from rocketmq_spark.core.model import BrokerData, MessageQueue, Route
 from rocketmq_spark.errors import (
     GroupNotFoundError,
     NetworkError,
     NoPermissionError,
     NotLeaderError,
     OffsetNotFoundError,
+    ResponseError,
     RocketMQError,
     ServerFaultError,
     TopicNotFoundError,
@@ -38,6 +39,8 @@ Unreachable = Callable[[str, RocketMQError], None]
 # How often Java clients ask for a route again.
 ROUTE_SECONDS = 30.0
 
+T = TypeVar("T")
+
 
 def parse_name_servers(text: str) -> list[str]:
     """`host:port;host:port`; a comma is taken too, for it is the commonest slip."""
@@ -53,47 +56,28 @@ class Metadata:
     def __init__(
         self, name_server: str, pool: Pool, timeout: float, route_seconds: float = ROUTE_SECONDS
     ) -> None:
-        self._servers = parse_name_servers(name_server)
+        self.name_servers = NameServers(parse_name_servers(name_server), pool, timeout)
         self._pool = pool
         self._timeout = timeout
         self._route_seconds = route_seconds
-        self._current = random.randrange(len(self._servers))
         # Read and written in single steps, so threads need no lock, and a fork finds none held.
         self._routes: dict[str, tuple[float, Route]] = {}
 
     # --- name servers -------------------------------------------------------------------------
-
-    def ask_name_server(self, command: Command, what: str, deadline: float | None = None) -> Frame:
-        """The answer of the first name server that gives one."""
-        deadline = deadline or self._deadline()
-        failure: NetworkError | None = None
-        first, count = self._current, len(self._servers)
-        for tried in range(count):
-            index = (first + tried) % count
-            share = _share(deadline, count - tried)
-            try:
-                frame = self._pool.ask(self._servers[index], command, what, share)
-            except NetworkError as error:
-                failure = error
-                continue
-            self._current = index
-            return frame
-        assert failure is not None
-        if count == 1:
-            raise failure
-        raise type(failure)(
-            f"none of the name servers {'; '.join(self._servers)} answered; the last: {failure}"
-        ) from failure
 
     def route(self, topic: str, deadline: float | None = None) -> Route:
         """Who stores `topic`: what we knew a moment ago, or asked anew."""
         asked_at, known = self._routes.get(topic, (0.0, None))
         if known is not None and time.monotonic() - asked_at < self._route_seconds:
             return known
-        frame = self.ask_name_server(
-            commands.get_route(topic), f"cannot find topic {topic}", deadline
-        )
-        route = answers.route(topic, frame.body)
+
+        def read(frame: Frame) -> Route:
+            route = answers.route(topic, frame.body)
+            _check_addresses(route.brokers.values())
+            return route
+
+        what = f"cannot find topic {topic}"
+        route = self.name_servers.ask(commands.get_route(topic), what, read, deadline)
         self._routes[topic] = (time.monotonic(), route)
         return route
 
@@ -101,14 +85,22 @@ class Metadata:
         self._routes.pop(topic, None)
 
     def brokers(self) -> list[BrokerData]:
-        frame = self.ask_name_server(commands.get_cluster_info(), "cannot list the brokers")
-        return answers.cluster_brokers(frame.body)
+        def read(frame: Frame) -> list[BrokerData]:
+            brokers = answers.cluster_brokers(frame.body)
+            _check_addresses(brokers)
+            return brokers
+
+        return self.name_servers.ask(commands.get_cluster_info(), "cannot list the brokers", read)
 
     def topics(self) -> tuple[set[str], set[str]]:
         """All topics, and those of them that are RocketMQ's own."""
-        what = "cannot list the topics"
-        everything = answers.topic_list(self.ask_name_server(commands.get_all_topics(), what).body)
-        own = answers.topic_list(self.ask_name_server(commands.get_system_topics(), what).body)
+
+        def ask(command: Command) -> set[str]:
+            what = "cannot list the topics"
+            return self.name_servers.ask(command, what, lambda f: answers.topic_list(f.body))
+
+        everything = ask(commands.get_all_topics())
+        own = ask(commands.get_system_topics())
         # Each broker and each cluster brings a topic of its own name, and a cluster one more.
         for broker in self.brokers():
             own |= {broker.broker_name, broker.cluster, f"{broker.cluster}_REPLY_TOPIC"}
@@ -123,25 +115,37 @@ class Metadata:
         what: str,
         replicas: set[str] | None = None,
     ) -> Frame:
-        """Ask whoever serves `queue` now: its master, or a slave when there is no master.
+        """The answer of whoever serves `queue` now; see `query_queue_broker`."""
+        return self.query_queue_broker(queue, command, what, lambda frame: frame, replicas)
+
+    def query_queue_broker(
+        self,
+        queue: MessageQueue,
+        command: Callable[[str], Command],
+        what: str,
+        read: Callable[[Frame], T],
+        replicas: set[str] | None = None,
+    ) -> T:
+        """Ask whoever serves `queue` now: its master, or a slave when there is no master; what
+        `read` makes of the answer.
 
         `command` gets the serving broker's name, which for a static topic is not the queue's.
         The name goes into `replicas` if a slave has answered.
         """
         deadline = self._deadline()
 
-        def attempt() -> Frame:
+        def attempt() -> T:
             route = self.route(queue.topic, deadline)
             name = route.serving_broker(queue)
             addresses = reading_addresses(route, queue)
             failures: list[RocketMQError] = []
             for address in addresses:
-                share = _share(deadline, len(addresses) - len(failures))
+                until = share(deadline, len(addresses) - len(failures))
                 try:
-                    frame = self._pool.ask(address, command(name), f"{what} {queue}", share)
+                    found = self._pool.query(address, command(name), f"{what} {queue}", until, read)
                     if replicas is not None and address != route.brokers[name].master:
                         replicas.add(name)
-                    return frame
+                    return found
                 except (NetworkError, TopicNotFoundError) as error:
                     failures.append(error)
             # The first is the master's, if there is one. A slave learns of a young topic late, so
@@ -155,30 +159,45 @@ class Metadata:
     ) -> list[Frame]:
         """The answers of all masters (of a topic, or of the cluster)."""
         deadline = self._deadline()
-        masters = [b.master for b in (self.brokers() if only is None else only) if b.master]
-        if not masters:
-            raise UnavailableError(f"{what}: no master broker is registered at the name server")
-        return [self._pool.ask(address, command, what, deadline) for address in masters]
+        asked = masters(self.brokers() if only is None else only, what)
+        return [self._pool.ask(address, command, what, deadline) for address in asked]
 
     # --- offsets ------------------------------------------------------------------------------
 
     def offsets(self, queue: MessageQueue, replicas: set[str] | None = None) -> tuple[int, int]:
         """The first offset there is and the next to be written."""
-        ask = partial(self.ask_queue_broker, queue, replicas=replicas)
-        what = "cannot ask the offsets of"
-        low = ask(lambda b: commands.get_min_offset(queue, b), what)
-        high = ask(lambda b: commands.get_max_offset(queue, b), what)
+        # A broker answers for any number, and makes a queue of it.
+        self._await_queue(queue)
+        ask = partial(
+            self.query_queue_broker,
+            queue,
+            what="cannot ask the offsets of",
+            read=lambda frame: answers.number(frame, "offset"),
+            replicas=replicas,
+        )
+        low = ask(lambda b: commands.get_min_offset(queue, b))
+        high = ask(lambda b: commands.get_max_offset(queue, b))
         # Some stores answer -1 for a queue that was never written.
-        return max(0, answers.number(low, "offset")), max(0, answers.number(high, "offset"))
+        return max(0, low), max(0, high)
+
+    def _await_queue(self, queue: MessageQueue) -> None:
+        """Return when the route of its topic has `queue`: it may be younger than what we know."""
+        deadline = self._deadline()
+
+        def attempt() -> None:
+            if not _has_queue(self.route(queue.topic, deadline), queue):
+                raise _not_in_route(queue)
+
+        retry(attempt, deadline, lambda: self.forget_route(queue.topic))
 
     def search_offset(self, queue: MessageQueue, millis: int) -> tuple[int, int]:
         """The broker's own answer, which is only a hint on old brokers, and its version."""
-        frame = self.ask_queue_broker(
+        return self.query_queue_broker(
             queue,
             lambda b: commands.search_offset(queue, b, millis),
             f"cannot search the time {millis} in",
+            lambda frame: (answers.number(frame, "offset"), frame.version),
         )
-        return answers.number(frame, "offset"), frame.version
 
     def topic_offsets(
         self,
@@ -216,25 +235,28 @@ class Metadata:
         """All queues of one broker at once; nothing where it does not answer that."""
         command = commands.get_topic_stats(queue.topic, name)
         try:
-            frame = self.ask_queue_broker(
-                queue, lambda _: command, "cannot ask the offsets of", replicas
+            return self.query_queue_broker(
+                queue,
+                lambda _: command,
+                "cannot ask the offsets of",
+                lambda frame: answers.topic_stats(frame.body),
+                replicas,
             )
         except (UnsupportedRequestError, NoPermissionError, TopicNotFoundError):
             return {}  # a proxy, an account without GET, a slave that has not heard of it yet
-        return answers.topic_stats(frame.body)
 
     # --- groups -------------------------------------------------------------------------------
 
     def committed(self, group: str, queue: MessageQueue) -> int | None:
         try:
-            frame = self.ask_queue_broker(
+            return self.query_queue_broker(
                 queue,
                 lambda b: commands.query_consumer_offset(group, queue, b),
                 f"cannot ask the offset of group {group} in",
+                lambda frame: answers.number(frame, "offset"),
             )
         except OffsetNotFoundError:
             return None
-        return answers.number(frame, "offset")
 
     def commit(self, group: str, queue: MessageQueue, offset: int) -> None:
         def update() -> None:
@@ -265,10 +287,15 @@ class Metadata:
                 continue
             what = f"cannot list the members of group {group}"
             try:
-                frame = self._pool.ask(
-                    broker.master, commands.get_consumer_list(group), what, self._deadline()
+                members.update(
+                    self._pool.query(
+                        broker.master,
+                        commands.get_consumer_list(group),
+                        what,
+                        self._deadline(),
+                        lambda frame: answers.consumer_ids(frame.body),
+                    )
                 )
-                members.update(answers.consumer_ids(frame.body))
             except NetworkError as error:
                 failure = error
                 continue
@@ -279,80 +306,59 @@ class Metadata:
             raise failure
         return sorted(members)
 
-    # --- topics -------------------------------------------------------------------------------
-
-    def create_topic(
-        self,
-        topic: str,
-        read_queues: int,
-        write_queues: int,
-        perm: int = PERM_READ | PERM_WRITE,
-        attributes: Mapping[str, str] | None = None,
-        brokers: Sequence[str] | None = None,
-    ) -> None:
-        command = commands.create_topic(topic, read_queues, write_queues, perm, attributes or {})
-        chosen = self.brokers()
-        if brokers is not None:
-            unknown = sorted(set(brokers) - {b.broker_name for b in chosen})
-            if unknown:
-                raise UsageError(
-                    f"cannot create topic {topic} on {', '.join(unknown)}: the cluster has "
-                    f"{', '.join(b.broker_name for b in chosen)}"
-                )
-            chosen = [b for b in chosen if b.broker_name in brokers]
-        self.ask_masters(command, f"cannot create topic {topic}", chosen)
-        self._await_route(topic, {b.broker_name for b in chosen if b.master}, read_queues)
-
-    def _await_route(self, topic: str, names: set[str], read_queues: int) -> None:
-        """Brokers tell the name server at once, but not before they answer us."""
-        deadline = self._deadline()
-
-        def attempt() -> None:
-            self.forget_route(topic)
-            try:
-                route = self.route(topic, deadline)
-            except TopicNotFoundError as error:
-                raise UnavailableError(str(error)) from error
-            known = {q.broker_name for q in route.queues if q.read_queues == read_queues}
-            if not names <= known:
-                missing = ", ".join(sorted(names - known))
-                raise UnavailableError(
-                    f"topic {topic} was created, but the name server does not show it on {missing}"
-                )
-
-        retry(attempt, deadline, lambda: None)
-
-    def delete_topic(self, topic: str) -> None:
-        route = self.route(topic)
-        self.ask_masters(
-            commands.delete_topic_in_broker(topic),
-            f"cannot delete topic {topic}",
-            list(route.brokers.values()),
-        )
-        command = commands.delete_topic_in_name_server(topic)
-        for server in self._servers:
-            self._pool.ask(server, command, f"cannot delete topic {topic}", self._deadline())
-        self.forget_route(topic)
-
     def is_compacted(self, queue: MessageQueue) -> bool:
         """Whether old messages of its topic give way to newer ones with the same key. Since 5.0."""
         what = "cannot tell whether messages were lost or compacted in"
-        frame = self.ask_queue_broker(queue, lambda _: commands.topic_config(queue.topic), what)
-        policy = answers.topic_attributes(queue.topic, frame.body).get("cleanup.policy", "")
-        return policy.upper() == "COMPACTION"
+        attributes = self.query_queue_broker(
+            queue,
+            lambda _: commands.topic_config(queue.topic),
+            what,
+            lambda frame: answers.topic_attributes(queue.topic, frame.body),
+        )
+        return attributes.get("cleanup.policy", "").upper() == "COMPACTION"
 
     def _deadline(self) -> float:
         return time.monotonic() + self._timeout
 
     def __repr__(self) -> str:
-        return f"<Metadata {'; '.join(self._servers)} {len(self._routes)} routes>"
+        return f"<Metadata {self.name_servers} {len(self._routes)} routes>"
 
 
-def _share(deadline: float, left: int) -> float:
-    """The deadline of the next of `left` servers to try: one that swallows packets does not eat
-    the others' turn."""
-    now = time.monotonic()
-    return now + (deadline - now) / left
+def masters(brokers: Iterable[BrokerData], what: str) -> list[str]:
+    """Where the masters are; raises when there is none."""
+    found = [broker.master for broker in brokers if broker.master]
+    if not found:
+        raise UnavailableError(f"{what}: no master broker is registered at the name server")
+    return found
+
+
+def _check_addresses(brokers: Iterable[BrokerData]) -> None:
+    for broker in brokers:
+        for address in broker.addresses.values():
+            try:
+                split_address(address)
+            except ValueError as error:
+                raise ResponseError(
+                    f"broker {broker.broker_name} is registered as {address!r}, which is not "
+                    "host:port (see brokerIP1 in its configuration)"
+                ) from error
+
+
+def _has_queue(route: Route, queue: MessageQueue) -> bool:
+    """Whether anybody may read or write it, or might if the topic's perm allowed it."""
+    if route.owners:
+        return queue in route.owners
+    return any(
+        q.broker_name == queue.broker_name
+        and 0 <= queue.queue_id < max(q.read_queues, q.write_queues)
+        for q in route.queues
+    )
+
+
+def _not_in_route(queue: MessageQueue) -> UnavailableError:
+    return UnavailableError(
+        f"{queue} is not in the route of its topic: its broker is down, or the queue is gone"
+    )
 
 
 def reading_addresses(route: Route, queue: MessageQueue, prefer: int = 0) -> list[str]:
@@ -362,8 +368,6 @@ def reading_addresses(route: Route, queue: MessageQueue, prefer: int = 0) -> lis
     if broker is None or not broker.addresses:
         if route.owners:
             raise NotLeaderError(f"no broker serves {queue} of a static topic at the moment")
-        raise UnavailableError(
-            f"{queue} is not in the route of its topic: its broker is down, or the queue is gone"
-        )
+        raise _not_in_route(queue)
     ids = sorted(broker.addresses, key=lambda broker_id: (broker_id != prefer, broker_id))
     return [broker.addresses[broker_id] for broker_id in ids]

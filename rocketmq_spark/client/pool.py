@@ -11,9 +11,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from rocketmq_spark.client.connection import GO_AWAY, Connection
-from rocketmq_spark.errors import ConnectionLostError, from_answer
+from rocketmq_spark.errors import (
+    ConnectionLostError,
+    NetworkError,
+    ProtocolError,
+    from_answer,
+    reworded,
+)
 from rocketmq_spark.wire.buffer import Landing
 from rocketmq_spark.wire.frame import Frame
 from rocketmq_spark.wire.session import Command
@@ -29,6 +36,8 @@ _SPARE_LANDINGS = 2
 _LARGEST_SPARE = 20 * 1024 * 1024
 
 Connect = Callable[[str, float], Connection]
+
+T = TypeVar("T")
 
 
 class Pool:
@@ -72,15 +81,34 @@ class Pool:
             self._spares.append(landing)
 
     def ask(self, address: str, command: Command, what: str, deadline: float) -> Frame:
-        """The answer to `command`; anything but success is an exception that starts with `what`."""
-        frame = self._call(address, command, deadline)
-        if frame.code == GO_AWAY:
-            # The server drains the connections it has; it still takes new ones.
-            self.forget(address)
+        """The answer to `command`. Whatever goes wrong is an exception that starts with `what`, and
+        so is anything but success."""
+        try:
             frame = self._call(address, command, deadline)
+            if frame.code == GO_AWAY:
+                # The server drains the connections it has; it still takes new ones.
+                self.forget(address)
+                frame = self._call(address, command, deadline)
+        except (NetworkError, ProtocolError) as error:
+            raise reworded(error, f"{what}: {error.message}") from error
         if frame.code != SUCCESS:
             raise from_answer(frame.code, frame.remark, what, address)
         return frame
+
+    def query(
+        self,
+        address: str,
+        command: Command,
+        what: str,
+        deadline: float,
+        read: Callable[[Frame], T],
+    ) -> T:
+        """What `read` makes of the answer; one that it cannot read is an exception like others."""
+        frame = self.ask(address, command, what, deadline)
+        try:
+            return read(frame)
+        except ProtocolError as error:
+            raise reworded(error, f"{what}: {address}: {error.message}") from error
 
     def _call(self, address: str, command: Command, deadline: float) -> Frame:
         try:

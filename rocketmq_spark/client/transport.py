@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import socket
 import ssl
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from rocketmq_spark.errors import (
     ConnectError,
@@ -19,15 +21,18 @@ from rocketmq_spark.errors import (
 )
 from rocketmq_spark.wire.frame import Buffer
 
+# Addresses of a host as socket.getaddrinfo gives them.
+Resolve = Callable[..., Sequence[tuple[Any, ...]]]
+
 
 @dataclass(frozen=True, slots=True)
 class Tls:
     """How to speak TLS. Certificates of brokers rarely name their addresses, so the chain is
     checked and the host name only on request; `verify=False` trusts anybody and is for tests."""
 
-    ca: str = ""
-    cert: str = ""
-    key: str = ""
+    ca: str | os.PathLike[str] = ""
+    cert: str | os.PathLike[str] = ""
+    key: str | os.PathLike[str] = ""
     verify: bool = True
     check_host: bool = False
 
@@ -41,7 +46,7 @@ class Tls:
                 # Without a password OpenSSL would stop and ask for one on the terminal.
                 context.load_cert_chain(self.cert, self.key or None, password="")
         except (OSError, ssl.SSLError) as error:
-            files = ", ".join(f for f in (self.ca, self.cert, self.key) if f)
+            files = ", ".join(os.fspath(f) for f in (self.ca, self.cert, self.key) if f)
             raise UsageError(f"cannot load the TLS files {files}: {error}") from error
         return context
 
@@ -56,15 +61,26 @@ class Stream(Protocol):
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """`host:port`, an IPv6 host in brackets."""
-    host, colon, port = address.strip().rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    if bracketed:
+    """What a user has written: `host:port`, an IPv6 host in brackets."""
+    address = address.strip()
+    with contextlib.suppress(ValueError):
+        host, port = split_address(address)
+        if port and (":" not in host or address.startswith(f"[{host}]")):
+            return host, port
+    raise UsageError(
+        f"{address!r} is not an address: write host:port, or [host]:port for IPv6, "
+        "with a port from 1 to 65535"
+    )
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """The same for what a broker has registered, which may be IPv6 without brackets: as Java does
+    (NetworkUtil.string2SocketAddress), at the last colon. A ValueError if it cannot be split."""
+    host, _, port = address.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
-    if not colon or not host or (":" in host and not bracketed) or not port.isascii():
-        raise UsageError(f"{address!r} is not an address: write host:port, or [host]:port for IPv6")
-    if not port.isdigit() or not 0 < int(port) < 65536:
-        raise UsageError(f"{address!r} has no valid port: write host:port with 1 to 65535")
+    if not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ValueError(f"{address!r} is not host:port")
     return host, int(port)
 
 
@@ -80,26 +96,59 @@ def own_address(towards: str) -> str:
     return socket.gethostname()
 
 
-def open_stream(address: str, deadline: float, tls: ssl.SSLContext | None = None) -> SocketStream:
-    host, port = parse_address(address)
+def open_stream(
+    address: str,
+    deadline: float,
+    tls: ssl.SSLContext | None = None,
+    resolve: Resolve = socket.getaddrinfo,
+) -> SocketStream:
+    """A connection to `address`. One deadline is for all addresses that a host name has.
+
+    Finding those is not under it: that takes as long as the system's resolver is set to take
+    (`man resolv.conf`), for nothing can interrupt it. A numeric address is not asked for.
+    """
     try:
-        sock = socket.create_connection((host, port), timeout=_left(deadline))
+        host, port = split_address(address)
+        sock = _connect(_addresses(host, port, resolve), deadline)
     except TimeoutError as error:
         raise ConnectError(
-            f"no connection to {address} within the timeout: the host does not answer; "
-            "check the address, the network and any firewall"
+            f"no connection to {address} within the timeout: the host does not answer"
         ) from error
     except (OSError, ValueError) as error:  # ValueError: no host name could be like that
         reason = getattr(error, "strerror", None) or str(error)
-        raise ConnectError(
-            f"no connection to {address}: {reason}; check the address and that the server runs"
-        ) from error
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    # The receive buffer is left to the kernel: setting it switches its automatic growth off.
+        raise ConnectError(f"no connection to {address}: {reason}") from error
     if tls is not None:
         sock = _handshake(sock, tls, host, address, deadline)
     return SocketStream(sock, address)
+
+
+def _addresses(host: str, port: int, resolve: Resolve) -> Sequence[tuple[Any, ...]]:
+    with contextlib.suppress(socket.gaierror):
+        numeric = socket.AI_NUMERICHOST
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=numeric)
+    return resolve(host, port, type=socket.SOCK_STREAM)
+
+
+def _connect(addresses: Sequence[tuple[Any, ...]], deadline: float) -> socket.socket:
+    """To the first that can be reached; each gets its share of the time."""
+    failure: OSError = OSError("the host has no address")
+    for tried, (family, kind, protocol, _, address) in enumerate(addresses):
+        try:
+            sock = socket.socket(family, kind, protocol)
+        except OSError as error:  # a system without IPv6, say
+            failure = error
+            continue
+        try:
+            sock.settimeout(_left(share(deadline, len(addresses) - tried)))
+            sock.connect(address)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            # The receive buffer is left to the kernel: setting it ends its automatic growth.
+            return sock
+        except OSError as error:
+            sock.close()
+            failure = error
+    raise failure
 
 
 def _handshake(
@@ -111,18 +160,14 @@ def _handshake(
     except ssl.SSLCertVerificationError as error:
         sock.close()
         raise TlsError(
-            f"the certificate of {address} is not trusted ({error.verify_message}); "
-            "give the authority that signed it as the CA file"
+            f"the certificate of {address} is not trusted ({error.verify_message})"
         ) from error
     except TimeoutError as error:
         sock.close()
         raise ConnectError(f"no TLS handshake with {address} within the timeout") from error
     except (OSError, ValueError) as error:
         sock.close()
-        raise TlsError(
-            f"no TLS with {address}: {error}; check that the server has TLS on "
-            "and whether it asks for a client certificate"
-        ) from error
+        raise TlsError(f"no TLS with {address}: {error}") from error
 
 
 class SocketStream:
@@ -174,6 +219,13 @@ class SocketStream:
     def _lost(self, error: OSError) -> ConnectionLostError:
         reason = error.strerror or str(error)
         return ConnectionLostError(f"the connection to {self._address} broke: {reason}")
+
+
+def share(deadline: float, left: int) -> float:
+    """The deadline of the next of `left` to try: one that swallows packets does not eat the
+    others' turn."""
+    now = time.monotonic()
+    return now + (deadline - now) / left
 
 
 def _left(deadline: float) -> float:

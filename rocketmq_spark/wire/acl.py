@@ -8,6 +8,7 @@ import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rocketmq_spark.errors import UsageError
 from rocketmq_spark.wire.frame import Buffer
 
 
@@ -18,6 +19,16 @@ class Credentials:
     access_key: str
     secret_key: str = field(repr=False)
     security_token: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("access_key", "secret_key", "security_token"):
+            # What an environment variable holds that is not UTF-8 becomes surrogates, which have no
+            # bytes to sign. The exception of encode() would show the whole of it.
+            if any("\ud800" <= letter <= "\udfff" for letter in getattr(self, name)):
+                raise UsageError(
+                    f"{name} is not text in UTF-8: look at the encoding of the environment "
+                    "variable or file that it comes from"
+                )
 
     def sign(self, ext: Mapping[str, str], body: Buffer = b"") -> dict[str, str]:
         """`ext` with the account and the signature of everything else in it.

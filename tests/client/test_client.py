@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import ssl
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 
 from rocketmq_spark.client import (
     Client,
@@ -21,6 +24,9 @@ from rocketmq_spark.errors import (
     AuthenticationError,
     BusyError,
     ConnectError,
+    ConnectionLostError,
+    FrameError,
+    FrameTooLargeError,
     NoPermissionError,
     RequestTimeoutError,
     RocketMQError,
@@ -30,7 +36,8 @@ from rocketmq_spark.errors import (
 from rocketmq_spark.wire.acl import Credentials
 from rocketmq_spark.wire.frame import Frame
 from rocketmq_spark.wire.message import StoredMessage, encode_message
-from tests.client.scripted import LoopbackServer, Reply, answer, name_server, route_body
+from tests.client.scripted import CUT, LoopbackServer, Reply, answer, name_server, route_body
+from tests.client.test_transport import black_hole
 
 SECRETS = {"access_key": "ak", "secret_key": "hush-secret", "security_token": "hush-token"}
 
@@ -40,6 +47,7 @@ class Cluster:
 
     def __init__(self) -> None:
         self.version = 493
+        self.kept = list(range(100))  # a compacted topic has fewer
         self.refusal: Frame | None = None
         self.broker = LoopbackServer(self.answer)
         self.routes: dict[str, bytes] = {}
@@ -58,18 +66,23 @@ class Cluster:
             yield answer(offset=3, version=self.version)
         elif request.code in (30, 31):
             yield answer(offset={30: 100, 31: 10}[request.code])
+        elif request.code == 351:
+            yield answer(body=b'{"attributes":{"cleanup.policy":"COMPACTION"}}')
         elif request.code in (310, 320):
             yield answer(msgId="id", queueId=request.ext["e"], queueOffset=7)
         else:
             yield answer()
 
     def pull(self, offset: int, count: int) -> Frame:
-        after = min(offset + count, 100)
+        found = [n for n in self.kept if n >= offset][:count]
+        bounds = {"minOffset": 10, "maxOffset": 100}
+        if not found:
+            return answer(20, "NO_MATCHED_MESSAGE", nextBeginOffset=100, **bounds)
         body = b"".join(
             encode_message(StoredMessage("T", 0, n, store_timestamp=1000 * n, body=b"m%d" % n))
-            for n in range(offset, after)
+            for n in found
         )
-        return answer(0, "FOUND", body, nextBeginOffset=after, minOffset=10, maxOffset=100)
+        return answer(0, "FOUND", body, nextBeginOffset=found[-1] + 1, **bounds)
 
     def close(self) -> None:
         self.name_server.close()
@@ -99,7 +112,15 @@ def connect(cluster: Cluster, **arguments: Any) -> Client:
         ({"name_server": ""}, "no name server address"),
         ({"name_server": "host"}, "host:port"),
         ({"tls": "/no/such/file.pem"}, r"/no/such/file\.pem"),
+        ({"tls": Path("/no/such/path.pem")}, r"/no/such/path\.pem"),
         ({"tls": Tls(cert="/no/such/cert.pem")}, r"/no/such/cert\.pem"),
+        ({"tls": Tls(ca=Path("/no/such/ca.pem"))}, r"/no/such/ca\.pem"),
+        ({"tls": None}, "tls must be True, False, a CA file or a Tls, not NoneType"),
+        ({"tls": 1}, "not int"),
+        ({"tls": b"ca.pem"}, "not bytes"),
+        ({"tls": ssl.create_default_context()}, "not SSLContext"),
+        ({"access_key": "ak", "secret_key": "sk \udcff"}, "secret_key is not text in UTF-8"),
+        ({"access_key": "ak\udcff", "secret_key": "sk"}, "access_key is not text in UTF-8"),
         ({"pull": PullSettings(group="")}, "name is empty"),
     ],
 )
@@ -184,6 +205,33 @@ def test_offset_at(cluster: Cluster, version: int, millis: int, offset: int) -> 
     assert found == (10 if version >= 435 else offset)
 
 
+@pytest.mark.parametrize("version", [434, 413])
+@pytest.mark.parametrize(
+    ("millis", "offset"),
+    [(0, 12), (12_000, 12), (12_001, 40), (40_000, 40), (40_001, 41), (41_001, 77), (77_001, 100)],
+)
+def test_offset_at_steps_over_what_was_compacted(
+    cluster: Cluster, version: int, millis: int, offset: int
+) -> None:
+    cluster.version, cluster.kept = version, [12, 40, 41, 77]
+    with connect(cluster) as client:
+        assert client.offset_at(MessageQueue("T", "b-a", 0), millis) == offset
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+def test_a_ca_file_by_its_path(cluster: Cluster, tmp_path: Path, kind: Any) -> None:
+    ca, file = trustme.CA(), tmp_path / "ca.pem"
+    ca.cert_pem.write_to_path(str(file))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert("broker.example").configure_cert(context)
+    with (
+        LoopbackServer(name_server(cluster.routes), context) as server,
+        Client(server.address, tls=kind(file)) as client,
+    ):
+        assert repr(client).endswith("over TLS>")
+        assert len(client.queues("T")) == 2
+
+
 def test_topics(cluster: Cluster) -> None:
     with connect(cluster) as client:
         assert client.topics() == ["T", "other%T", "shop%T"]
@@ -234,6 +282,55 @@ def test_a_namespace_of_version_2_travels_with_every_request(cluster: Cluster) -
 
 
 # --- trouble ----------------------------------------------------------------------------------
+
+GARBAGE = b"\0\0\0\x05\x07\0\0\0x"
+OVERSIZED = b"HTTP/1.1 400 Bad Request\r\n"
+
+
+@pytest.mark.parametrize(
+    ("reply", "error", "says"),
+    [
+        (None, RequestTimeoutError, "{} did not answer in time"),
+        (CUT, ConnectionLostError, "{} closed the connection"),
+        (GARBAGE, FrameError, "{}: unknown header kind 7; only 0 (JSON) and 1 (binary) exist"),
+        (OVERSIZED, FrameTooLargeError, "{}: a frame of 1213486160 bytes is announced"),
+        (answer(17, "no route"), TopicNotFoundError, "{} answered code 17: no route"),
+        (answer(16, "signature"), AuthenticationError, "{} answered code 16: signature"),
+    ],
+    ids=["silence", "closed", "garbage", "oversized", "unknown topic", "wrong credentials"],
+)
+def test_trouble_says_what_where_and_what_to_do(
+    cluster: Cluster, reply: Reply | None, error: type[RocketMQError], says: str
+) -> None:
+    queue = MessageQueue("T", "b-a", 0)
+    with connect(cluster, timeout=1, **SECRETS) as client:
+        client.queues("T")
+        for server, ask, what in (
+            (cluster.broker, lambda: client.offsets(queue), f"cannot ask the offsets of {queue}"),
+            (cluster.name_server, lambda: client.queues("U"), "cannot find topic U"),
+        ):
+            server.handler = lambda _: [] if reply is None else [reply]
+            with pytest.raises(error) as caught:
+                ask()
+            said = str(caught.value)
+            assert said.startswith(f"{what}: {says.format(server.address)}")
+            assert error.advice and said.endswith(f". {error.advice}")
+            assert "hush" not in said
+
+
+def test_no_connection_says_what_where_and_what_to_do() -> None:
+    with LoopbackServer() as gone:
+        refusing = gone.address
+    with black_hole() as (host, port):
+        for address, says in (
+            (refusing, "Connection refused"),
+            (f"{host}:{port}", "within the timeout: the host does not answer"),
+        ):
+            with Client(address, timeout=0.3) as client, pytest.raises(ConnectError) as caught:
+                client.queues("T")
+            said = str(caught.value)
+            assert said.startswith(f"cannot find topic T: no connection to {address}")
+            assert f"{says}. {ConnectError.advice}" in said
 
 
 def test_wrong_credentials_say_so(cluster: Cluster) -> None:

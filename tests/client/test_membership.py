@@ -12,7 +12,15 @@ from rocketmq_spark.client.metadata import Metadata
 from rocketmq_spark.wire.commands import SQL92, Subscription
 from rocketmq_spark.wire.frame import Frame
 from rocketmq_spark.wire.heartbeat import heartbeat
-from tests.client.scripted import CUT, Handler, Network, Reply, answer, name_server
+from tests.client.scripted import (
+    CUT,
+    Handler,
+    Network,
+    Reply,
+    ScriptedStream,
+    answer,
+    name_server,
+)
 
 CLUSTER = {"b-a": {0: "a:0", 1: "a:1"}, "b-b": {0: "b:0"}}
 HEARTBEAT = heartbeat("me@1", "g", {"T": Subscription("x > 1", SQL92, 1)})
@@ -34,6 +42,9 @@ class Group:
         self.membership = Membership(
             Metadata("n:1", pool, 5.0), self.network.connect, HEARTBEAT, 5.0, lambda: self.time
         )
+
+    def streams(self) -> list[ScriptedStream]:
+        return [stream for address, stream in self.network.streams if address != "n:1"]
 
     def _broker(self, address: str) -> Handler:
         def handle(request: Frame) -> Iterable[Reply]:
@@ -83,6 +94,33 @@ def test_work_goes_on_when_a_broker_does_not_hear_it(reply: Reply) -> None:
     assert group.heard == ["a:0", "a:1", "b:0", "a:1", "b:0", "a:0", "a:1", "b:0"]
 
 
+@pytest.mark.parametrize("look", ["answer", "beat"])
+def test_what_brokers_ask_is_answered_without_a_heartbeat(look: str) -> None:
+    # `mqadmin consumerStatus` waits for it, and 30 s are too long.
+    group = Group()
+    group.membership.beat()
+    streams = group.streams()
+    for number, stream in enumerate(streams):
+        stream.push(Frame(307, 70 + number))
+    getattr(group.membership, look)()
+    assert [[reply.opaque for reply in s.replies] for s in streams] == [[70], [71], [72]]
+    assert len(group.heard) == 3
+
+
+def test_a_broker_that_has_hung_up_is_told_with_the_next_beat_on_a_new_connection() -> None:
+    group = Group()
+    group.membership.beat()
+    ended = group.streams()[0]
+    ended.end()
+    group.membership.answer()
+    assert ended.closed
+    assert repr(group.membership) == "<Membership known to 2 brokers>"
+    group.time += BEAT_SECONDS
+    group.membership.beat()
+    assert group.heard == ["a:0", "a:1", "b:0"] * 2
+    assert len(group.streams()) == 4
+
+
 def test_no_name_server_is_no_heartbeat_for_now() -> None:
     group = Group()
     known = group.network.servers.pop("n:1")
@@ -99,5 +137,4 @@ def test_leaving_closes_the_connections() -> None:
     group = Group()
     group.membership.beat()
     group.membership.close()
-    streams = [stream for address, stream in group.network.streams if address != "n:1"]
-    assert [stream.closed for stream in streams] == [True] * 3
+    assert [stream.closed for stream in group.streams()] == [True] * 3

@@ -1,4 +1,4 @@
-"""Facts from name servers and brokers: rotation, routes, masters and slaves, groups, topics."""
+"""Facts from name servers and brokers: routes, masters and slaves, groups, topics."""
 
 from __future__ import annotations
 
@@ -84,41 +84,6 @@ def test_name_server_lists() -> None:
             parse_name_servers(wrong)
 
 
-def test_a_dead_name_server_is_passed_by_and_not_tried_again(network: Network) -> None:
-    # Wherever it starts, it ends with the one that lives, and stays there.
-    facts = metadata(network, "dead:1;n:1;dead:2", route_seconds=0)
-    for _ in range(4):
-        assert facts.route("T").topic == "T"
-    assert len(network.requests(105)) == 4
-    assert len([a for a, _ in network.connects if a.startswith("dead")]) <= 2
-
-
-def test_a_name_server_that_swallows_packets_gets_its_share_of_the_time_only(
-    network: Network,
-) -> None:
-    network.black_holed = {"hole:1", "hole:2"}
-    for _ in range(8):  # it starts anywhere
-        network.connects.clear()
-        metadata(network, "hole:1;hole:2;n:1", timeout=6.0).route("T")
-        # Nobody has waited here, so the shares are a third, a half, and all of the time.
-        shares = [share for _, share in network.connects]
-        assert shares == pytest.approx([2.0, 3.0, 6.0][: len(shares)], abs=0.5)
-
-
-def test_no_name_server_at_all_names_them(network: Network) -> None:
-    with pytest.raises(ConnectError, match="none of the name servers x:1; y:1 answered"):
-        metadata(network, "x:1;y:1").route("T")
-    with pytest.raises(ConnectError, match="no connection to x:1"):
-        metadata(network, "x:1").route("T")
-
-
-def test_one_that_answers_with_a_refusal_has_answered(network: Network) -> None:
-    network.servers["n:2"] = network.servers["n:1"]
-    with pytest.raises(TopicNotFoundError, match="cannot find topic X"):
-        metadata(network, "n:1;n:2").route("X")
-    assert len(network.requests(105)) == 1
-
-
 # --- routes -----------------------------------------------------------------------------------
 
 
@@ -159,8 +124,23 @@ def test_a_route_in_fastjsons_dialect(network: Network) -> None:
 
 def test_a_route_that_is_none(network: Network) -> None:
     network.servers["n:1"] = name_server({"T": b"<html>"})
-    with pytest.raises(ResponseError, match="the route of topic T"):
+    with pytest.raises(ResponseError, match="cannot find topic T: n:1: the route of topic T"):
         metadata(network).route("T")
+
+
+def test_a_broker_registered_with_an_ipv6_address(network: Network) -> None:
+    network.servers["n:1"] = name_server({"T": route_body({"b-a": {0: "fe80::1:10911"}})})
+    network.servers["fe80::1:10911"] = broker()
+    assert metadata(network).offsets(QUEUE) == (3, 9)
+
+
+@pytest.mark.parametrize("address", ["", "nowhere", ":10911", "h:", "h:x", "h:65536"])
+def test_a_broker_registered_with_what_is_no_address(network: Network, address: str) -> None:
+    cluster = {"b-a": {0: "a:0"}, "b-b": {0: address}}
+    network.servers["n:1"] = name_server({"T": route_body(cluster)}, cluster)
+    for ask in (lambda: metadata(network).route("T"), lambda: metadata(network).brokers()):
+        with pytest.raises(ResponseError, match=f"n:1: broker b-b is registered as '{address}'"):
+            ask()
 
 
 # --- masters and slaves -----------------------------------------------------------------------
@@ -251,13 +231,52 @@ def test_a_refusal_is_final(network: Network) -> None:
 
 def test_an_answer_without_its_field(network: Network) -> None:
     network.servers["a:0"] = in_turn(answer())
-    with pytest.raises(ResponseError, match="field offset"):
+    with pytest.raises(
+        ResponseError, match="cannot ask the offsets of T/b-a/0: a:0: the answer's field offset"
+    ):
         metadata(network).offsets(QUEUE)
 
 
 def test_a_queue_that_is_in_no_route(network: Network) -> None:
     with pytest.raises(UnavailableError, match="T/b-z/0 is not in the route"):
         metadata(network, timeout=1).offsets(MessageQueue("T", "b-z", 0))
+
+
+@pytest.mark.parametrize("number", [4, 99, -1])
+def test_a_queue_beyond_those_of_its_broker_is_not_asked_for(network: Network, number: int) -> None:
+    # A broker would answer (0, 0), and make that queue.
+    with pytest.raises(UnavailableError, match=f"T/b-a/{number} is not in the route"):
+        metadata(network, timeout=0.5).offsets(MessageQueue("T", "b-a", number))
+    assert not network.requests(30, 31)
+
+
+def test_a_queue_that_is_younger_than_the_route_we_know(network: Network) -> None:
+    routes = {"T": route_body(CLUSTER)}
+    network.servers["n:1"] = name_server(routes, CLUSTER)
+    facts = metadata(network)
+    facts.route("T")
+    routes["T"] = route_body(CLUSTER, queues=8)
+    assert facts.offsets(MessageQueue("T", "b-a", 7)) == (3, 9)
+
+
+@pytest.mark.parametrize("perm", [0, 2, 4])
+def test_a_queue_that_the_perm_closes_has_offsets(network: Network, perm: int) -> None:
+    network.servers["n:1"] = name_server({"T": route_body(CLUSTER, perm=perm)})
+    assert metadata(network).offsets(QUEUE) == (3, 9)
+
+
+@pytest.mark.parametrize("more", ["read", "write"])
+def test_a_queue_that_is_only_read_or_only_written_has_offsets(network: Network, more: str) -> None:
+    route = json.loads(route_body(CLUSTER))
+    route["queueDatas"][0][f"{more}QueueNums"] = 8
+    network.servers["n:1"] = name_server({"T": json.dumps(route).encode()})
+    assert metadata(network).offsets(MessageQueue("T", "b-a", 7)) == (3, 9)
+
+
+def test_progress_in_a_queue_that_is_gone_can_still_be_asked_for(network: Network) -> None:
+    facts, gone = metadata(network), MessageQueue("T", "b-a", 99)
+    facts.commit("g", gone, 42)
+    assert facts.committed("g", gone) == 42
 
 
 def test_where_to_read_best_first() -> None:
@@ -320,6 +339,14 @@ def test_a_static_queue_nobody_serves(network: Network) -> None:
     network.servers["n:1"] = name_server({"T": static({"b-a": {0: 0}})})
     with pytest.raises(NotLeaderError, match="no broker serves"):
         metadata(network, timeout=1).offsets(MessageQueue("T", "__syslo__global__", 1))
+
+
+def test_a_static_queue_that_is_not_there(network: Network) -> None:
+    network.servers["n:1"] = name_server({"T": static({"b-a": {0: 0}})})
+    for queue in (MessageQueue("T", "__syslo__global__", 2), QUEUE):
+        with pytest.raises(UnavailableError, match=f"{queue} is not in the route"):
+            metadata(network, timeout=0.3).offsets(queue)
+    assert not network.requests(30, 31)
 
 
 # --- whole topics -----------------------------------------------------------------------------
@@ -397,54 +424,6 @@ def test_topics_and_which_are_rocketmqs_own(network: Network) -> None:
     everything, own = metadata(network).topics()
     assert everything == set(topics)
     assert own == {"b-a", "c1", "c1_REPLY_TOPIC", "rmq_sys_own"}
-
-
-def test_create_topic_returns_when_the_name_server_shows_it(network: Network) -> None:
-    cluster = {"b-a": {0: "a:0", 1: "a:1"}, "b-b": {0: "b:0"}}
-    routes: dict[str, bytes] = {}
-    network.servers["n:1"] = name_server(routes, cluster)
-    shown = iter(
-        [None, route_body({"b-a": cluster["b-a"]}, queues=2), route_body(cluster, queues=2)]
-    )
-    ask = network.servers["n:1"]
-
-    def slowly(request: Frame) -> Iterable[Reply]:
-        if request.code == 105 and (body := next(shown)):
-            routes["new"] = body
-        return ask(request)
-
-    network.servers["n:1"] = slowly
-    network.servers["b:0"] = broker()
-    metadata(network).create_topic("new", 2, 2)
-    assert network.asked(17) == {"a:0": 1, "b:0": 1}
-    assert network.asked(105) == {"n:1": 3}
-
-
-def test_create_topic_that_never_shows(network: Network) -> None:
-    with pytest.raises(UnavailableError, match="cannot find topic new"):
-        metadata(network, timeout=1).create_topic("new", 2, 2)
-
-
-def test_create_topic_on_brokers_there_are_not(network: Network) -> None:
-    with pytest.raises(UsageError, match="on b-x: the cluster has b-a"):
-        metadata(network).create_topic("new", 2, 2, brokers=["b-a", "b-x"])
-    assert not network.requests(17)
-
-
-def test_without_masters_nothing_can_be_created(network: Network) -> None:
-    network.servers["n:1"] = name_server({}, {"b-a": {1: "a:1"}})
-    with pytest.raises(UnavailableError, match="no master"):
-        metadata(network).create_topic("new", 2, 2)
-
-
-def test_delete_topic_everywhere(network: Network) -> None:
-    network.servers["n:2"] = network.servers["n:1"]
-    facts = metadata(network, "n:1;n:2")
-    facts.delete_topic("T")
-    assert network.asked(215) == {"a:0": 1}
-    assert network.asked(216) == {"n:1": 1, "n:2": 1}
-    facts.route("T")
-    assert len(network.requests(105)) == 2  # the route was forgotten
 
 
 # --- groups -----------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,8 +16,12 @@ from rocketmq_spark.errors import (
     BusyError,
     ConnectError,
     ConnectionLostError,
+    FrameError,
+    FrameTooLargeError,
     GoAwayError,
     RequestTimeoutError,
+    ResponseError,
+    RocketMQError,
 )
 from rocketmq_spark.wire.frame import Frame
 from rocketmq_spark.wire.session import Command
@@ -129,8 +133,8 @@ def test_a_timeout_is_not_tried_again(network: Network) -> None:
 
 
 def test_a_refused_connection_is_reported(network: Network) -> None:
-    with pytest.raises(ConnectError):
-        network.pool().ask("nobody:1", ASK, "w", soon())
+    with pytest.raises(ConnectError, match="cannot list: no connection to nobody:1"):
+        network.pool().ask("nobody:1", ASK, "cannot list", soon())
 
 
 def test_what_is_left_on_a_connection_is_not_the_next_users_problem(network: Network) -> None:
@@ -154,6 +158,41 @@ def test_anything_but_success_is_an_exception_with_what_and_where(network: Netwo
     network.servers["a:1"] = in_turn(answer(2, "too many requests"))
     with pytest.raises(BusyError, match="cannot list: a:1 answered code 2: too many requests"):
         network.pool().ask("a:1", ASK, "cannot list", soon())
+
+
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [
+        ((), RequestTimeoutError),
+        (CUT, ConnectionLostError),
+        (bytes(8), FrameError),
+        (b"\x7f\xff\xff\xff", FrameTooLargeError),
+    ],
+    ids=["silence", "cut", "garbage", "oversized"],
+)
+def test_other_trouble_also_says_what_was_asked_and_what_to_do(
+    network: Network, reply: Sequence[Reply] | Reply, error: type[RocketMQError]
+) -> None:
+    network.servers["a:1"] = in_turn(reply)
+    with pytest.raises(error, match=r"^cannot list: ") as caught:
+        network.pool().ask("a:1", ASK, "cannot list", soon())
+    assert type(caught.value) is error
+    assert str(caught.value) == f"{caught.value.message}. {error.advice}"
+
+
+def test_a_query_gives_what_was_read_from_the_answer(network: Network) -> None:
+    pool = network.pool()
+    assert pool.query("a:1", ASK, "w", soon(), lambda frame: bytes(frame.body)) == b"fine"
+
+
+def test_an_answer_that_cannot_be_read_says_what_and_where(network: Network) -> None:
+    def read(frame: Frame) -> None:
+        raise ResponseError("the list is none")
+
+    pool = network.pool()
+    with pytest.raises(ResponseError, match=r"^cannot list: a:1: the list is none"):
+        pool.query("a:1", ASK, "cannot list", soon(), read)
+    assert repr(pool) == "<Pool idle: a:1: 1>"  # it is the answer's fault, not the connection's
 
 
 def test_go_away_is_asked_again_once_on_a_new_connection(network: Network) -> None:

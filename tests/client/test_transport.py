@@ -7,13 +7,15 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trustme
 
 from rocketmq_spark.client.connection import Connection
-from rocketmq_spark.client.transport import Tls, open_stream, parse_address
+from rocketmq_spark.client.transport import Tls, open_stream, parse_address, split_address
 from rocketmq_spark.errors import (
     ConnectError,
     ConnectionLostError,
@@ -56,6 +58,8 @@ def test_addresses(text: str, parsed: tuple[str, int]) -> None:
         "host:",
         ":9876",
         "::1:9876",
+        "[::1:9876",
+        "::1]:9876",
         "[]:9876",
         "host:0",
         "host:65536",
@@ -69,6 +73,25 @@ def test_addresses(text: str, parsed: tuple[str, int]) -> None:
 def test_what_is_no_address_says_how_to_write_one(text: str) -> None:
     with pytest.raises(UsageError, match="host:port"):
         parse_address(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "split"),
+    [
+        ("10.0.0.1:10911", ("10.0.0.1", 10911)),
+        ("fe80::1:10911", ("fe80::1", 10911)),
+        ("[fe80::1]:10911", ("fe80::1", 10911)),
+        ("::1:10911", ("::1", 10911)),
+    ],
+)
+def test_addresses_that_brokers_register(text: str, split: tuple[str, int]) -> None:
+    assert split_address(text) == split
+
+
+@pytest.mark.parametrize("text", ["", "host", ":1", "host:", "host:x", "host:65536", "[]:1"])
+def test_what_no_broker_can_register(text: str) -> None:
+    with pytest.raises(ValueError, match="is not host:port"):
+        split_address(text)
 
 
 def test_bytes_there_and_back(server: LoopbackServer) -> None:
@@ -89,8 +112,9 @@ def test_a_refused_connection_says_so_at_once() -> None:
         assert time.monotonic() - began < 5
 
 
-def test_an_address_that_swallows_packets_times_out() -> None:
-    # A listener whose queue is full drops further connections, as a firewall would.
+@contextmanager
+def black_hole() -> Iterator[tuple[str, int]]:
+    """A listener whose queue is full drops further connections, as a firewall would."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
@@ -100,13 +124,89 @@ def test_an_address_that_swallows_packets_times_out() -> None:
             filler.setblocking(False)
             filler.connect_ex(listener.getsockname())
             fillers.append(filler)
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        try:
+            yield listener.getsockname()
+        finally:
+            for filler in fillers:
+                filler.close()
+
+
+def test_an_address_that_swallows_packets_times_out() -> None:
+    with black_hole() as (host, port):
         began = time.monotonic()
-        with pytest.raises(ConnectError, match=f"no connection to {address} within the timeout"):
-            open_stream(address, within(0.3))
+        with pytest.raises(ConnectError, match=f"no connection to {host}:{port} within the time"):
+            open_stream(f"{host}:{port}", within(0.3))
         assert time.monotonic() - began < 5
-        for filler in fillers:
-            filler.close()
+
+
+# --- names of several addresses ---------------------------------------------------------------
+
+
+class Names:
+    """Resolves any name to these addresses."""
+
+    def __init__(self, *addresses: tuple[str, int]) -> None:
+        self.addresses = addresses
+        self.asked: list[tuple[str, int]] = []
+
+    def __call__(self, host: str, port: int, **_: Any) -> list[tuple[Any, ...]]:
+        self.asked.append((host, port))
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", a) for a in self.addresses]
+
+
+def test_all_addresses_of_a_name_share_one_deadline() -> None:
+    with black_hole() as hole:
+        began = time.monotonic()
+        with pytest.raises(ConnectError, match="no connection to many:9876 within the timeout"):
+            open_stream("many:9876", within(1), resolve=Names(hole, hole, hole, hole))
+        # Each with all of the time would be 4 s.
+        assert time.monotonic() - began < 3
+
+
+def test_an_address_that_swallows_packets_leaves_time_for_the_next(server: LoopbackServer) -> None:
+    with black_hole() as hole:
+        names = Names(hole, hole, parse_address(server.address))
+        deadline = within(3)
+        open_stream("many:9876", deadline, resolve=names).close()
+    assert time.monotonic() < deadline
+
+
+def test_an_address_that_refuses_is_passed_by(server: LoopbackServer) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        refusing = unused.getsockname()
+        names = Names(refusing, parse_address(server.address))
+        open_stream("localhost:1", within(5), resolve=names).close()
+    assert names.asked == [("localhost", 1)]
+
+
+def test_a_name_without_addresses() -> None:
+    with pytest.raises(ConnectError, match="no connection to none:1: the host has no address"):
+        open_stream("none:1", within(1), resolve=Names())
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "::1", "127.1"])
+def test_a_numeric_address_is_not_asked_for(host: str) -> None:
+    names = Names()
+    with pytest.raises(ConnectError):
+        open_stream(f"{host}:1", within(5), resolve=names)
+    assert names.asked == []
+
+
+def test_a_socket_that_cannot_be_set_up_is_closed_and_our_error(tmp_path: Path) -> None:
+    # A socket of another family connects, and then knows nothing of TCP_NODELAY.
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        listener.listen(1)
+        listener.settimeout(10)
+        found = [(socket.AF_UNIX, socket.SOCK_STREAM, 0, "", listener.getsockname())]
+        with pytest.raises(ConnectError, match="no connection to odd:1: ") as caught:
+            open_stream("odd:1", within(5), resolve=lambda *_, **__: found)
+        peer, _ = listener.accept()
+        peer.settimeout(10)
+        assert peer.recv(1) == b""  # while the exception, and so its frames, are still there
+        assert caught.value
+        peer.close()
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "a..b", "x" * 300, "nul\0l"])
@@ -177,8 +277,8 @@ def test_ipv6() -> None:
     except OSError:
         pytest.skip("this machine has no IPv6 loopback")
     with listener:
-        stream = open_stream(f"[::1]:{listener.getsockname()[1]}", within(5))
-        stream.close()
+        for host in ("[::1]", "::1"):  # as a user writes it, and as a broker registers it
+            open_stream(f"{host}:{listener.getsockname()[1]}", within(5)).close()
 
 
 # --- TLS --------------------------------------------------------------------------------------
@@ -215,7 +315,7 @@ def test_tls_checks_the_chain_but_not_the_name(authority: tuple[trustme.CA, Path
         assert call(server.address, Tls(ca=str(file))) == b"x" * 100_000
         with pytest.raises(TlsError, match="not trusted"):
             call(server.address, Tls(ca=str(file), check_host=True))
-        with pytest.raises(TlsError, match="give the authority") as caught:
+        with pytest.raises(TlsError, match="Give the authority") as caught:
             call(server.address, Tls())
         assert not caught.value.retriable
         assert call(server.address, Tls(verify=False)) == b"x" * 100_000

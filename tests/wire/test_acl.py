@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import traceback
+
 import pytest
 
+from rocketmq_spark.errors import UsageError
 from rocketmq_spark.wire.acl import Credentials
 
 SECRET = "sk12345678"
@@ -55,3 +58,15 @@ def test_the_secrets_never_show() -> None:
         assert "ak" in text
         assert SECRET not in text
         assert "tok-en" not in text
+
+
+@pytest.mark.parametrize("name", ["access_key", "secret_key", "security_token"])
+def test_what_cannot_be_signed_is_refused_and_not_shown(name: str) -> None:
+    # As os.environ gives a variable that is not UTF-8.
+    wrong = b"hu\xffsh".decode(errors="surrogateescape")
+    given = {"access_key": "ak", "secret_key": "sk", name: wrong}
+    with pytest.raises(UsageError, match=f"{name} is not text in UTF-8") as caught:
+        Credentials(**given)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "hu" not in shown and "udcff" not in shown
+    assert caught.value.__context__ is None  # encode()'s own exception would hold it
