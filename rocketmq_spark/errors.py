@@ -232,7 +232,7 @@ class NotStoredSafelyError(BrokerError):
 class OffsetOutOfRangeError(BrokerError):
     """The offset wanted is below the broker's first message or above its last: data were lost."""
 
-    advice = "Ask for its offsets and read between them; a longer fileReservedTime keeps more."
+    advice = "Start where there are messages; a longer fileReservedTime of the broker keeps more."
 
 
 class SendError(RocketMQError):
@@ -314,6 +314,11 @@ def reworded(error: E, message: str) -> E:
     other = copy.copy(error)
     other.args = (message,)
     return other
+
+
+def during(what: str, error: E) -> E:
+    """The same error, which knows of a connection or an answer only, with what that was for."""
+    return reworded(error, f"{what}: {error.message}")
 
 
 def all_of(what: str, failures: Sequence[RocketMQError]) -> RocketMQError:

@@ -171,7 +171,7 @@ def _online(
                 starts = {queue: _start(client, group, queue, offsets[queue]) for queue in queues}
         except ConnectError as error:
             raise UsageError(
-                f"{error}; or plan without a cluster: --queues broker-a:4,broker-b:4"
+                f"{error} Or plan without a cluster: --queues broker-a:4,broker-b:4"
             ) from error
     return Facts(queues, members, starts, ends)
 

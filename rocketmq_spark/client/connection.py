@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from rocketmq_spark.client.transport import Stream
-from rocketmq_spark.errors import NetworkError, ProtocolError, RequestTimeoutError, reworded
+from rocketmq_spark.errors import NetworkError, ProtocolError, RequestTimeoutError, during
 from rocketmq_spark.wire.buffer import FrameBuffer
 from rocketmq_spark.wire.frame import Frame
 from rocketmq_spark.wire.session import Answer, Command, Series, SeriesAnswer, Session
@@ -119,7 +119,7 @@ class Connection:
             return action(*arguments)
         except ProtocolError as error:
             self.close()
-            raise reworded(error, f"{self.address}: {error.message}") from error
+            raise during(self.address, error) from error
         except NetworkError:
             self.close()
             raise

@@ -29,6 +29,7 @@ from rocketmq_spark.errors import (
     ProtocolError,
     RocketMQError,
     UnavailableError,
+    during,
     from_answer,
 )
 from rocketmq_spark.wire import commands
@@ -156,7 +157,7 @@ class Dispatcher:
         try:
             lane = self._lane(self._route(request.queue.topic), request.queue)
         except RocketMQError as error:
-            self._failed(request, error)
+            self._failed(request, during(f"cannot send to {request.queue}", error))
             return
         leaves = False
         try:
@@ -264,7 +265,7 @@ class Dispatcher:
         flying, lane.flying = list(lane.flying.values()), {}
         self._drop(lane)
         for request in flying:
-            self._failed(request, error)
+            self._failed(request, during(f"cannot send to {request.queue}", error))
 
     def _drop(self, lane: _Lane) -> None:
         self._lanes.pop(lane.broker_name, None)

@@ -18,8 +18,8 @@ from rocketmq_spark.errors import (
     ConnectionLostError,
     NetworkError,
     ProtocolError,
+    during,
     from_answer,
-    reworded,
 )
 from rocketmq_spark.wire.buffer import Landing
 from rocketmq_spark.wire.frame import Frame
@@ -90,7 +90,7 @@ class Pool:
                 self.forget(address)
                 frame = self._call(address, command, deadline)
         except (NetworkError, ProtocolError) as error:
-            raise reworded(error, f"{what}: {error.message}") from error
+            raise during(what, error) from error
         if frame.code != SUCCESS:
             raise from_answer(frame.code, frame.remark, what, address)
         return frame
@@ -108,7 +108,7 @@ class Pool:
         try:
             return read(frame)
         except ProtocolError as error:
-            raise reworded(error, f"{what}: {address}: {error.message}") from error
+            raise during(f"{what}: {address}", error) from error
 
     def _call(self, address: str, command: Command, deadline: float) -> Frame:
         try:

@@ -26,7 +26,14 @@ from rocketmq_spark.client.retry import FIRST_PAUSE, LONGEST_PAUSE
 from rocketmq_spark.client.watch import Watch
 from rocketmq_spark.client.window import Ask, Piece, Window, runs
 from rocketmq_spark.core.model import MASTER_ID, MessageQueue, Route
-from rocketmq_spark.errors import RocketMQError, TopicNotFoundError
+from rocketmq_spark.errors import (
+    FrameError,
+    NetworkError,
+    ResponseError,
+    RocketMQError,
+    TopicNotFoundError,
+    during,
+)
 from rocketmq_spark.wire import commands
 from rocketmq_spark.wire.answers import before, first_offset, number
 from rocketmq_spark.wire.buffer import FrameBuffer, Landing
@@ -152,12 +159,10 @@ class RangeReader:
                     yield from self._pump(connection, broker_name)
             except _TryAgainError as again:
                 self._recover(again.reason, address)
+            except (NetworkError, FrameError, ResponseError) as error:
+                self._leave(during(f"cannot read {self._queue}", error), address)
             except RocketMQError as error:
-                if error.refresh_route:
-                    self._metadata.forget_route(self._queue.topic)
-                if not error.retriable:
-                    raise
-                self._recover(error, address)
+                self._leave(error, address)
 
     def _route(self) -> Route:
         try:
@@ -357,6 +362,14 @@ class RangeReader:
             self._failures = 0
             self._failed.clear()
         self._last_progress = time.monotonic()
+
+    def _leave(self, reason: RocketMQError, address: str) -> None:
+        """This connection is of no use any more."""
+        if reason.refresh_route:
+            self._metadata.forget_route(self._queue.topic)
+        if not reason.retriable:
+            raise reason
+        self._recover(reason, address)
 
     def _recover(self, reason: RocketMQError, address: str) -> None:
         """Wait before the next try, or give up."""

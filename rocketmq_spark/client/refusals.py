@@ -38,7 +38,7 @@ def leads_nowhere(queue: MessageQueue, offset: int, after: int, address: str) ->
     """A success without the message that was asked for, though it says where to go on."""
     return ServerFaultError(
         f"cannot read offset {offset} of {queue}: {address} answers without this message and says "
-        f"to go on with {after}. {ServerFaultError.advice}",
+        f"to go on with {after}",
         code=0,
     )
 

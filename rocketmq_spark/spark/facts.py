@@ -189,7 +189,7 @@ class Facts:
     def _warn(self, absent: dict[str, RocketMQError]) -> None:
         """Once for each that has gone: nothing of it is forgotten."""
         for what in absent.keys() - self._absent:
-            log.warning("%s is left out until it is back: %s", what, absent[what])
+            log.warning("%s is left out until it is back: %s", what, absent[what].message)
         self._absent = set(absent)
 
     def _find_topics(self) -> list[str]:
@@ -240,6 +240,6 @@ class Facts:
                 return ask()
             except TopicNotFoundError as error:
                 # It was there when it was looked for; with its last broker it is gone for now.
-                raise UnavailableError(str(error)) from error
+                raise UnavailableError(error.message) from error
 
         return retry(attempt, deadline, lambda: None)

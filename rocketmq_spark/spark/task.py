@@ -95,7 +95,7 @@ def read_range(
             # The messages were there when the batch was planned and are not any more.
             if options.fail_on_data_loss:
                 raise OffsetOutOfRangeError(
-                    f"{error}; set failOnDataLoss=false to go on with what there is",
+                    f"{error.message}; set failOnDataLoss=false to go on with what there is",
                     code=error.code,
                     remark=error.remark,
                 ) from None

@@ -383,7 +383,7 @@ GOOD = [*EIGHT, "--executors", THREE]
         (["--topic", "T", "--executors", "a"], "--name-server host:port"),
         (["-n", "127.0.0.1:1", "--executors", "a"], "Give --topic T"),
         (["-n", "127.0.0.1:1", "--topic", "T"], "or --group for its live members"),
-        (["-n", "127.0.0.1:1", "--topic", "T", "--executors", "a"], "or plan without a cluster"),
+        (["-n", "127.0.0.1:1", "--topic", "T", "--executors", "a"], "Or plan without a cluster"),
         (["-n", "nonsense", "--topic", "T", "--executors", "a"], "host:port"),
     ],
 )

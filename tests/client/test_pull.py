@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import struct
 import time
 from collections.abc import Iterable, Iterator
@@ -23,6 +24,7 @@ from rocketmq_spark.errors import (
     BusyError,
     ConnectError,
     ConnectionLostError,
+    FrameError,
     GoAwayError,
     MessageFormatError,
     NoPermissionError,
@@ -642,8 +644,9 @@ def test_giving_up_raises_the_last_error(network: Network) -> None:
         (BROKER.say(19, "OFFSET_OVERFLOW_ONE", 0), OffsetOutOfRangeError),
         ((), RequestTimeoutError),
         (CUT, ConnectionLostError),
+        (b"\0" * 8, FrameError),
     ],
-    ids=["1", "501", "1500", "19", "silence", "cut"],
+    ids=["1", "501", "1500", "19", "silence", "cut", "garbage"],
 )
 def test_what_never_passes_is_given_up(
     network: Network, instead: Any, error: type[RocketMQError]
@@ -652,11 +655,16 @@ def test_what_never_passes_is_given_up(
     with pytest.raises(error) as caught:
         read(network, 0, 10, patience=0.2)
     assert type(caught.value) is error
+    # What was done, and what to do.
+    assert re.match(r"cannot read (offset 0 of )?T/b-a/0", str(caught.value))
+    assert str(caught.value).endswith(f". {error.advice}")
 
 
 def test_beyond_the_end_of_the_queue_says_where_it_ends(network: Network) -> None:
     network.servers[MASTER] = network.servers[SLAVE] = PullBroker(100)
-    with pytest.raises(OffsetOutOfRangeError, match=r"offset 100 of T/b-a/0 up to 120.* 100$"):
+    with pytest.raises(
+        OffsetOutOfRangeError, match=r"offset 100 of T/b-a/0 up to 120.* 100\. Start where"
+    ):
         read(network, 90, 120, patience=0.2)
 
 
@@ -1035,7 +1043,7 @@ def test_an_error_tells_of_the_queue_as_it_is_now(network: Network) -> None:
     with pytest.raises(OffsetOutOfRangeError, match="nothing there") as caught:
         read(network, 0, 100, in_flight=1, patience=0.3)
     assert broker.high > 51
-    assert str(caught.value).endswith(f"its queue ends at {broker.high}")
+    assert caught.value.message.endswith(f"its queue ends at {broker.high}")
 
 
 # --- static topics, inner batches, filters ----------------------------------------------------
