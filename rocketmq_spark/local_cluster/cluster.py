@@ -338,7 +338,8 @@ class LocalCluster:
         """Run RocketMQ's own admin tool and return what it printed: mqadmin("topicList")."""
         launcher = self._now().launcher
         where = ["-n", self.name_server] if args and args[0] != "help" else []
-        return tools.run_admin(launcher.command(ADMIN, *args, *where), launcher.env(), args)
+        command = launcher.command(ADMIN, *args, *where)
+        return tools.run_admin(command, launcher.env(), args, self.secret_key or "")
 
     def run_java(
         self,
@@ -353,10 +354,14 @@ class LocalCluster:
         launcher = self._now().launcher
         command = launcher.program(Path(source), args, jvm_args, self.name_server)
         what = f"java {Path(source).name} {' '.join(args)}".rstrip()
-        done = tools.run(command, launcher.env(), timeout=timeout, what=what, stdin=stdin)
+        hidden = [self.secret_key or ""]
+        done = tools.run(
+            command, launcher.env(), timeout=timeout, what=what, stdin=stdin, hidden=hidden
+        )
         if check and done.returncode != 0:
             said = tools.shorten(done.stderr + done.stdout)
-            raise ClusterError(f"{what} ended with code {done.returncode}:\n{said}")
+            problem = f"{what} ended with code {done.returncode}:\n{said}"
+            raise ClusterError(tools.hide(problem, hidden))
         return done
 
     def popen_java(

@@ -11,6 +11,8 @@ import stat
 import subprocess
 import sys
 import time
+import traceback
+import uuid
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -595,7 +597,32 @@ def test_mqadmin_is_judged_by_what_it_says() -> None:
             admin(failure, "topicList")
 
 
-def test_a_program_that_does_not_end_says_how_far_it_came() -> None:
-    command = [sys.executable, "-c", "import time; print('so far', flush=True); time.sleep(60)"]
-    with pytest.raises(ClusterError, match=r"it did not end within 2 s; it said:\nso far"):
-        tools.run(command, dict(os.environ), timeout=2, what="it")
+@pytest.mark.parametrize(
+    ("args", "shown"),
+    [
+        ("createUser -u me -p hush", "createUser -u me -p ***"),
+        ("createUser -phush -t Super", "createUser -p*** -t Super"),
+        ("createUser --pass=hush", "createUser --pass=***"),
+        ("updateUser --password hush -s enable", "updateUser --password *** -s enable"),
+        ("updateAclConfig -a me -s hush", "updateAclConfig -a me -s ***"),
+        ("updateAclConfig --secretKey=hush", "updateAclConfig --secretKey=***"),
+        ("updateBrokerConfig -v {our-own}", "updateBrokerConfig -v {***}"),
+        ("createAcl -s User:me -a Pub", "createAcl -s User:me -a Pub"),
+        ("updateTopic -p 6", "updateTopic -p 6"),
+    ],
+)
+def test_errors_of_mqadmin_keep_secrets(args: str, shown: str) -> None:
+    command = [sys.executable, "-c", "import sys; sys.exit(' '.join(sys.argv[1:]))", *args.split()]
+    with pytest.raises(ClusterError) as caught:
+        tools.run_admin(command, dict(os.environ), args.split(), secret="our-own")
+    assert str(caught.value) == f"mqadmin {shown} failed:\n{shown}"
+
+
+def test_a_program_that_does_not_end_says_how_far_it_came_but_no_secret() -> None:
+    secret = uuid.uuid4().hex
+    program = "import sys, time; print('so far', sys.argv[1], flush=True); time.sleep(60)"
+    command = [sys.executable, "-c", program, secret]
+    words = r"it -p \*{3} did not end within 2 s; it said:\nso far \*{3}$"
+    with pytest.raises(ClusterError, match=words) as caught:
+        tools.run(command, dict(os.environ), timeout=2, what=f"it -p {secret}", hidden=[secret])
+    assert secret not in "".join(traceback.format_exception(caught.value))
