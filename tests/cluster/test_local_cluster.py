@@ -239,6 +239,10 @@ def test_acl_and_tls() -> None:
         with cluster.client(timeout=30) as client:
             assert send(client, "T", "signed and sealed") == 1
         assert "T" in cluster.mqadmin("topicList").split()
+        for tool in (cluster.mqadmin, cluster.run_java):
+            with pytest.raises(ClusterError, match=r"nonsense \*\*\* (failed|ended)") as failed:
+                tool("nonsense", "secret words")
+            assert "secret words" not in str(failed.value)
         assert_loopback_only(cluster)
 
         ca = str(cluster.tls_ca)
