@@ -9,6 +9,7 @@ import random
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -112,6 +113,38 @@ def test_a_reader_adapts_to_what_a_broker_gives_at_once(
     finally:
         limit(32)()
     assert found == bodies
+
+
+def test_what_is_old_is_read_from_the_slave_that_the_master_names(
+    replicated: LocalCluster, client: Client, queue: MessageQueue, bodies: list[bytes]
+) -> None:
+    """Old is what does not fit a share of the memory; when that is 0 %, everything is."""
+    master, slave = (replicated.brokers[name].address for name in (MASTER, SLAVE))
+
+    def share(percent: int) -> None:
+        setting = {"accessMessageInMemoryMaxRatio": str(percent)}
+        for address in (master, slave):
+            ask(client, address, commands.update_broker_config(setting))
+
+    def read() -> Counter[str]:
+        proxy = Proxy()
+        try:
+            with ProxiedClient(
+                replicated.name_server, proxy, timeout=10, pull=SMALL_STEPS
+            ) as reader:
+                assert read_and(reader, queue) == bodies
+        finally:
+            proxy.close()
+        return proxy.received
+
+    young = read()
+    try:
+        share(0)
+        old = read()
+    finally:
+        share(40)
+    assert young[master] > young[slave] == 0
+    assert old[slave] > old[master] > 0
 
 
 # --- cut connections ----------------------------------------------------------------------
