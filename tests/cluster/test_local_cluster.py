@@ -55,7 +55,7 @@ public class Hello {
 """
 
 
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s"
@@ -309,8 +309,8 @@ def test_nothing_is_left_when_python_is_killed() -> None:
         assert len(pids) == 2
         assert all(map(is_alive, pids))
         child.kill()
-    wait_for(lambda: not any(map(is_alive, pids)), "the end of the Java processes", 15)
-    wait_for(lambda: not Path(folder).exists(), "the end of the folder", 15)
+    wait_for(lambda: not any(map(is_alive, pids)), "the end of the Java processes")
+    wait_for(lambda: not Path(folder).exists(), "the end of the folder")
 
 
 def test_a_broker_that_cannot_start_says_why() -> None:
@@ -353,7 +353,7 @@ def test_guard_kills_the_paused_and_the_adopted_and_removes_the_folder(tmp_path:
     try:
         supervisor.adopt(stranger.pid)
         supervisor.hang_up()
-        assert stranger.wait(15) == -signal.SIGKILL
+        assert stranger.wait(120) == -signal.SIGKILL
     finally:
         stranger.kill()
     supervisor.close()
@@ -405,7 +405,7 @@ os.kill(os.getpid(), 9)
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
     try:
-        wait_for(lambda: not folder.exists(), "the guard's work", 15)
+        wait_for(lambda: not folder.exists(), "the guard's work")
         assert is_alive(child)
     finally:
         os.kill(child, signal.SIGKILL)
