@@ -50,8 +50,9 @@ class LocalCluster:
     """A real RocketMQ, gone when the `with` block or this Python ends.
 
     `slaves` is per broker. Members are called namesrv-1, broker-a, broker-a-slave,
-    broker-a-slave-2, broker-b and so on. `config` holds further settings for every broker;
-    `progress` is told about the download that the first use of a version needs.
+    broker-a-slave-2, broker-b and so on. `config` holds further settings for every broker and
+    `jvm_args` further arguments for every Java process; both win over ours. `progress` is told
+    about the download that the first use of a version needs.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class LocalCluster:
         tls: bool | Literal["require-client"] = False,
         version: str = jars.DEFAULT_VERSION,
         config: Mapping[str, str] | None = None,
+        jvm_args: Sequence[str] = (),
         progress: jars.Progress | None = None,
     ) -> None:
         if not 1 <= brokers <= _MOST_BROKERS or slaves < 0 or name_servers < 1:
@@ -86,6 +88,7 @@ class LocalCluster:
         self._plan = Plan(version, slaves, replication == "sync", self._account, config or {})
         self._counts = (brokers, name_servers)
         self._tls_mode = tls
+        self._jvm_args = tuple(jvm_args)
         self._progress = progress
         self._open: _Open | None = None
 
@@ -154,7 +157,7 @@ class LocalCluster:
             folder=folder,
             supervisor=Supervisor(folder),
             members=Members(folder, self._plan),
-            launcher=Launcher(java, classpath, home, scratch, tls),
+            launcher=Launcher(java, classpath, home, scratch, tls, self._jvm_args),
             probe=Probe(tls.context() if tls else None, self._account),
             tls=tls,
         )
@@ -338,7 +341,8 @@ class LocalCluster:
         """Run RocketMQ's own admin tool and return what it printed: mqadmin("topicList")."""
         launcher = self._now().launcher
         where = ["-n", self.name_server] if args and args[0] != "help" else []
-        return tools.run_admin(launcher.command(ADMIN, *args, *where), launcher.env(), args)
+        command = launcher.command(ADMIN, *args, *where)
+        return tools.run_admin(command, launcher.env(), args, self.secret_key or "")
 
     def run_java(
         self,
@@ -353,10 +357,14 @@ class LocalCluster:
         launcher = self._now().launcher
         command = launcher.program(Path(source), args, jvm_args, self.name_server)
         what = f"java {Path(source).name} {' '.join(args)}".rstrip()
-        done = tools.run(command, launcher.env(), timeout=timeout, what=what, stdin=stdin)
+        hidden = [self.secret_key or ""]
+        done = tools.run(
+            command, launcher.env(), timeout=timeout, what=what, stdin=stdin, hidden=hidden
+        )
         if check and done.returncode != 0:
             said = tools.shorten(done.stderr + done.stdout)
-            raise ClusterError(f"{what} ended with code {done.returncode}:\n{said}")
+            problem = f"{what} ended with code {done.returncode}:\n{said}"
+            raise ClusterError(tools.hide(problem, hidden))
         return done
 
     def popen_java(

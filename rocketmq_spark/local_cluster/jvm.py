@@ -49,16 +49,19 @@ class Launcher:
     home: Path
     scratch: Path
     tls: Tls | None
+    jvm_args: Sequence[str] = ()
 
     def command(self, main: str, *args: str) -> list[str]:
-        return [*self._common(main), *_FLAGS[main], "-cp", self.classpath, main, *args]
+        flags = [*self._common(main), *_FLAGS[main], *self.jvm_args]
+        return [*flags, "-cp", self.classpath, main, *args]
 
     def program(
         self, source: Path, args: Sequence[str], jvm_args: Sequence[str], name_server: str
     ) -> list[str]:
         """A program in a single source file, which Java compiles as it starts it."""
         where = f"-Drocketmq.namesrv.addr={name_server}"
-        return [*self._common(ADMIN), where, *jvm_args, "-cp", self.classpath, str(source), *args]
+        flags = [*self._common(ADMIN), where, *self.jvm_args, *jvm_args]
+        return [*flags, "-cp", self.classpath, str(source), *args]
 
     def env(self) -> dict[str, str]:
         # A name server named in the user's environment is not ours.

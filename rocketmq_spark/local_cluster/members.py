@@ -98,6 +98,7 @@ class Members:
             master_port=master.port,
         )
         account = plan.account.broker_settings(plan.version) if plan.account else {}
+        node.host = plan.settings.get("brokerIP1", node.host)
         self._add(node)
         config.write_properties(node.conf, {**settings, **account, **plan.settings})
         return node

@@ -46,11 +46,13 @@ class Node:
     folder: Path
     broker_name: str = ""
     broker_id: int = 0
+    host: str = LOOPBACK
     process: Process | None = field(default=None, repr=False)
 
     @property
     def address(self) -> str:
-        return f"{LOOPBACK}:{self.port}"
+        """As RocketMQ registers it, which puts no brackets around an IPv6 host."""
+        return f"{self.host}:{self.port}"
 
     @property
     def conf(self) -> Path:

@@ -106,7 +106,7 @@ def make_tls(folder: Path, require_client: bool) -> Tls:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(folder / "ca.pem"))
     for who, issued in (
-        ("server", authority.issue_cert(LOOPBACK, "localhost")),
+        ("server", authority.issue_cert(LOOPBACK, "::1", "localhost")),
         ("client", authority.issue_cert("client@rocketmq-spark.test")),
     ):
         with (folder / f"{who}.pem").open("wb") as out:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from rocketmq_spark.errors import ClusterError
 
@@ -12,16 +12,50 @@ from rocketmq_spark.errors import ClusterError
 _TRACE = re.compile(r"^(?:Caused by: )?[\w.$]+(?:Exception|Error)\b", re.MULTILINE)
 _REFUSED = re.compile(r"^The sub command \S+ not exist|^usage: mqadmin", re.MULTILINE)
 
+# The options of 5.5.0 and 4.9.7 whose value is a secret. Elsewhere -p is a perm or a path, and -s a
+# subject or a size.
+_SECRET_OPTIONS = {
+    "createUser": "password",
+    "updateUser": "password",
+    "updateAclConfig": "secretKey",
+}
+
 _SHOWN_LINES = 20
 
 
-def run_admin(command: Sequence[str], env: Mapping[str, str], args: Sequence[str]) -> str:
-    done = run(command, env, timeout=120.0, what=f"mqadmin {' '.join(args)}")
+def run_admin(
+    command: Sequence[str], env: Mapping[str, str], args: Sequence[str], secret: str = ""
+) -> str:
+    """What mqadmin printed. An error shows neither `secret` nor the secrets among `args`."""
+    what, hidden = f"mqadmin {' '.join(args)}", {secret, *_secrets(args)}
+    done = run(command, env, timeout=120.0, what=what, hidden=hidden)
     said = done.stdout + done.stderr
     refused = "help" not in args[:1] and _REFUSED.search(said)
     if done.returncode != 0 or refused or _TRACE.search(said):
-        raise ClusterError(f"mqadmin {' '.join(args)} failed:\n{shorten(said)}")
+        raise ClusterError(hide(f"{what} failed:\n{shorten(said)}", hidden))
     return done.stdout
+
+
+def _secrets(args: Sequence[str]) -> list[str]:
+    name = _SECRET_OPTIONS.get(args[0]) if args else None
+    if name is None:
+        return []
+    found = []
+    for arg, following in zip(args, [*args[1:], ""], strict=True):
+        option, equals, value = arg.lstrip("-").partition("=")
+        if not (arg.startswith("-") and option.startswith(name[0])):
+            continue
+        # As Commons CLI reads it: -p x, --password x, --pass x, --password=x or -px.
+        whole = name.startswith(option)
+        found.append(arg[2:] if not whole else value if equals else following)
+    return found
+
+
+def hide(text: str, secrets: Collection[str]) -> str:
+    # The longest first: a shorter one may be a part of it.
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
 
 
 def run(
@@ -31,6 +65,7 @@ def run(
     timeout: float,
     what: str,
     stdin: str | None = None,
+    hidden: Collection[str] = (),
 ) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
@@ -46,11 +81,11 @@ def run(
         )
     except subprocess.TimeoutExpired as e:
         said = b"".join(_bytes(part) for part in (e.stderr, e.stdout)).decode("utf-8", "replace")
-        raise ClusterError(
-            f"{what} did not end within {timeout:.0f} s; it said:\n{shorten(said)}"
-        ) from e
+        problem = f"{what} did not end within {timeout:.0f} s; it said:\n{shorten(said)}"
+        # Not `from e`, whose words are the whole command line.
+        raise ClusterError(hide(problem, hidden)) from None
     except OSError as e:
-        raise ClusterError(f"{what} could not be started: {e}.") from e
+        raise ClusterError(hide(f"{what} could not be started: {e}.", hidden)) from e
 
 
 def _bytes(output: bytes | str | None) -> bytes:

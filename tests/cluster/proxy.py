@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import socket
 import threading
+from collections import Counter
 
 from rocketmq_spark.client import Client
 from rocketmq_spark.client.connection import Connection
@@ -14,7 +15,8 @@ from rocketmq_spark.client.transport import parse_address
 class Proxy:
     """Forwards to any address; cuts each connection after a random number of bytes received.
 
-    `cut_after` is the range to choose from; None never cuts.
+    `cut_after` is the range to choose from; None never cuts. `received` says how many bytes have
+    come from each address.
     """
 
     def __init__(
@@ -22,6 +24,7 @@ class Proxy:
     ) -> None:
         self.connections = 0
         self.cuts = 0
+        self.received: Counter[str] = Counter()
         self._cut_after = cut_after
         self._dice = random.Random(seed)
         self._host = host
@@ -60,12 +63,16 @@ class Proxy:
                 self.connections += 1
                 self._sockets += (near, far)
                 budget = self._dice.randint(*self._cut_after) if self._cut_after else None
-            for pair in ((near, far, None), (far, near, budget)):
-                threading.Thread(target=self._forward, args=pair, daemon=True).start()
+            for way in ((near, far, "", None), (far, near, target, budget)):
+                threading.Thread(target=self._forward, args=way, daemon=True).start()
 
-    def _forward(self, source: socket.socket, sink: socket.socket, budget: int | None) -> None:
+    def _forward(
+        self, source: socket.socket, sink: socket.socket, origin: str, budget: int | None
+    ) -> None:
         try:
             while data := source.recv(65536 if budget is None else min(65536, budget)):
+                with self._lock:
+                    self.received[origin] += len(data)
                 sink.sendall(data)
                 if budget is not None:
                     budget -= len(data)

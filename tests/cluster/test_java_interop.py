@@ -174,6 +174,7 @@ def test_namespace(client: Client, name_server: str, witness: Witness) -> None:
         assert client.committed("billing", outside) is None
         with witness.namespace(namespace), witness.consumer("live", "orders") as client_id:
             assert until(lambda: inside.consumers("live")) == [client_id]
+            until(lambda: len(witness.consumed("live")) == 2)  # ours, too
         inside.delete_topic("orders")
         assert f"{namespace}%orders" not in client.topics()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
@@ -16,6 +15,8 @@ from click.testing import CliRunner
 from rocketmq_spark.cli.app import commands, run
 from rocketmq_spark.client import Client, Message
 from rocketmq_spark.local_cluster import LocalCluster
+
+from .witness import until
 
 JAVA = Path(__file__).parent.parent / "java" / "PushConsumers.java"
 STRATEGIES = ["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"]
@@ -140,7 +141,8 @@ def test_by_lag_online_weighs_what_a_group_has_not_read(
     client.send(topic, [Message("x", queue=first) for _ in range(40)])
     client.send(topic, [Message("y", queue=second) for _ in range(20)])
     client.commit("plan_group", first, 30)
-    _await(client, topic, 60)
+    # Brokers acknowledge a message a moment before consumers can see it.
+    until(lambda: sum(high for _, high in client.topic_offsets(topic).values()) == 60)
     common = ["-n", cluster.name_server, "--topic", topic, "--executors", "a,b"]
     result = CliRunner(env={"COLUMNS": "100"}).invoke(
         commands, ["plan", *common, "--strategy", "BY_LAG", "--group", "plan_group"]
@@ -171,11 +173,3 @@ def test_what_is_not_there_is_one_sentence(
     printed = capsys.readouterr().err
     assert said in printed
     assert len(printed.splitlines()) == 1
-
-
-def _await(client: Client, topic: str, count: int) -> None:
-    """Brokers acknowledge a message a moment before consumers can see it."""
-    deadline = time.monotonic() + 30
-    while sum(high for _, high in client.topic_offsets(topic).values()) < count:
-        assert time.monotonic() < deadline, "the messages never showed"
-        time.sleep(0.05)

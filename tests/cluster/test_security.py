@@ -43,7 +43,7 @@ def tls(secured: LocalCluster) -> Tls:
 @pytest.fixture(scope="module")
 def connect(secured: LocalCluster, tls: Tls) -> Callable[..., Client]:
     def connect(access_key: str = "admin", secret_key: str = SECRET, **more: Any) -> Client:
-        more = {"tls": tls, "timeout": 10, **more}
+        more = {"tls": tls, "timeout": 15, **more}
         return Client(secured.name_server, access_key=access_key, secret_key=secret_key, **more)
 
     return connect
@@ -118,6 +118,23 @@ def test_an_account_with_few_rights(
     assert admin.offsets(queue)[1] == end
 
 
+def test_a_security_token_and_a_namespace_of_5_are_signed(
+    connect: Callable[..., Client], queue: MessageQueue
+) -> None:
+    """No broker acts on these fields, but the signature that it checks covers them."""
+    with connect(security_token="token-of-a-day", namespace_v2="shop") as client:
+        check_send_read_commit(client, queue)
+
+
+def check_send_read_commit(client: Client, queue: MessageQueue) -> None:
+    (sent,) = client.send(queue.topic, [Message("signed", queue=queue)])
+    until(lambda: client.offsets(queue)[1] > sent.queue_offset)
+    (row,) = rows(client, queue, sent.queue_offset)
+    assert (row["topic"], row["body"]) == (queue.topic, b"signed")
+    client.commit("signing", queue, sent.queue_offset)
+    assert client.committed("signing", queue) == sent.queue_offset
+
+
 def test_the_sink_over_tls_with_an_account(
     secured: LocalCluster, admin: Client, queue: MessageQueue
 ) -> None:
@@ -138,7 +155,7 @@ def test_the_sink_over_tls_with_an_account(
     batch = pa.RecordBatch.from_pydict({"body": ["a", "b"]})
     high = admin.offsets(queue)[1]
     RocketMQDataSource(options).writer(schema, False).write(iter([batch]))
-    until(lambda: admin.offsets(queue)[1] == high + 2, 120)
+    until(lambda: admin.offsets(queue)[1] == high + 2)
     wrong = RocketMQDataSource({**options, "secretKey": "not-the-secret"}).writer(schema, False)
     with pytest.raises(SendError, match="Check the access key") as caught:
         wrong.write(iter([batch]))
@@ -167,7 +184,8 @@ def test_wrong_accounts_are_refused_and_secrets_stay_secret(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     started = time.monotonic()
-    with connect(*account, timeout=5) as client:
+    # A read that tried again would do so for three times the timeout.
+    with connect(*account, timeout=60) as client:
         for ask in (
             lambda: client.offsets(queue),
             lambda: rows(client, queue, 0, 1),
@@ -184,7 +202,7 @@ def test_wrong_accounts_are_refused_and_secrets_stay_secret(
             said = f"{caught.value}{error!r}{error.__dict__}{caplog.text}{client!r}{vars(client)}"
             assert SECRET not in said
             assert "wr0ng-secret" not in said
-    assert time.monotonic() - started < 15  # nothing was tried again and again
+    assert time.monotonic() - started < 120
 
 
 def test_half_an_account_is_a_mistake(secured: LocalCluster) -> None:
@@ -233,7 +251,7 @@ def test_tls_to_a_server_without(cluster: LocalCluster, secured: LocalCluster) -
     ):
         client.topics()
     assert "TLS" in str(caught.value)
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 120
 
 
 def test_anybody_is_trusted_only_when_told(

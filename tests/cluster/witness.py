@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -230,12 +231,19 @@ def _row(fields: list[str]) -> Row:
         "properties": {k: v for k, v in properties.items() if k not in _ADDED_ON_READ},
         "bornTimestamp": int(fields[10]),
         "storeTimestamp": int(fields[11]),
-        "bornHost": fields[12],
-        "storeHost": fields[13],
+        "bornHost": _host(fields[12]),
+        "storeHost": _host(fields[13]),
         "reconsumeTimes": int(fields[14]),
         "flag": int(fields[8]),
         "sysFlag": int(fields[9]),
     }
+
+
+def _host(text: str) -> str:
+    """Java writes all eight parts of an IPv6 address, and no brackets."""
+    address, _, port = text.rpartition(":")
+    host = ip_address(address)
+    return f"{host}:{port}" if host.version == 4 else f"[{host}]:{port}"
 
 
 def _packed(value: str | bytes) -> str:

@@ -1,6 +1,8 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.net.InetSocketAddress;
+import java.net.SocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Base64;
@@ -160,9 +162,12 @@ public class Witness {
         say(m.getQueueOffset(), m.getTopic(), m.getBrokerName(), m.getQueueId(),
             pack(m.getMsgId()), pack(m.getTags()), pack(m.getKeys()), packed(m.getBody()),
             m.getFlag(), m.getSysFlag(), m.getBornTimestamp(), m.getStoreTimestamp(),
-            m.getBornHostString() + ":" + ((java.net.InetSocketAddress) m.getBornHost()).getPort(),
-            m.getStoreHost().toString().replaceFirst("^.*/", ""),
-            m.getReconsumeTimes(), properties);
+            host(m.getBornHost()), host(m.getStoreHost()), m.getReconsumeTimes(), properties);
+    }
+
+    private static String host(SocketAddress place) {
+        InetSocketAddress address = (InetSocketAddress) place;
+        return address.getAddress().getHostAddress() + ":" + address.getPort();
     }
 
     private static void bounds(String[] words) throws Exception {
