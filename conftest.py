@@ -37,13 +37,19 @@ RUNNING = os.environ.get("ROCKETMQ_SPARK_NAMESRV", "")
 WITH_PROCESSES = {"cli", "cluster", "examples", "spark"}
 # How it shows that one of them did not start or did not end in time. Nothing else is tried again: a
 # wrong result is one, however seldom it comes.
-NOT_IN_TIME = ["^ClusterError", "failed to connect back", "^TimeoutExpired"]
+NOT_IN_TIME = [
+    "(?s)^ClusterError: .*(not ready after|did not end within|ended with code|RemotingTimeout)",
+    "failed to connect back",
+    "^TimeoutExpired",
+]
+
+_TRY_AGAIN = pytest.mark.flaky(reruns=2, only_rerun=NOT_IN_TIME, rerun_except=AssertionError)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Two more tries where a busy machine was too slow; the summary names each that took one."""
     if not WITH_PROCESSES.isdisjoint(item.path.relative_to(item.config.rootpath).parts):
-        item.add_marker(pytest.mark.flaky(reruns=2, only_rerun=NOT_IN_TIME))
+        item.add_marker(_TRY_AGAIN)
 
 
 @pytest.fixture(scope="session")
