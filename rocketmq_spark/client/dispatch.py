@@ -19,7 +19,7 @@ from rocketmq_spark.client.metadata import Metadata
 from rocketmq_spark.client.outgoing import FULL_BATCH, MAX_MESSAGE, Request, by_key, halves
 from rocketmq_spark.client.pool import Pool
 from rocketmq_spark.client.retry import FIRST_PAUSE, LONGEST_PAUSE
-from rocketmq_spark.client.watch import Watch
+from rocketmq_spark.client.watch import overtaken
 from rocketmq_spark.core.model import MessageQueue, Route
 from rocketmq_spark.errors import (
     AuthenticationError,
@@ -78,7 +78,6 @@ class _Lane:
     broker_name: str
     connection: Connection
     lent: ExitStack
-    watch: Watch
     flying: dict[int, Request] = field(default_factory=dict)
 
 
@@ -194,8 +193,7 @@ class Dispatcher:
         if lane is None:
             lent = ExitStack()
             connection = lent.enter_context(self._pool.connection(address, self._deadline()))
-            watch = Watch(self._settings.timeout)
-            lane = self._lanes[broker_name] = _Lane(broker_name, connection, lent, watch)
+            lane = self._lanes[broker_name] = _Lane(broker_name, connection, lent)
         return lane
 
     def _command(self, request: Request, broker_name: str) -> Command:
@@ -226,9 +224,14 @@ class Dispatcher:
 
     def _receive(self, lane: _Lane) -> None:
         oldest = next(iter(lane.flying.values()))
-        for request, frame in lane.connection.receive(lane.watch.deadline(oldest.sent_at)):
+        due = oldest.sent_at + self._settings.timeout
+        latest = 0.0
+        for request, frame in lane.connection.receive(self._deadline()):
             del lane.flying[id(request)]
+            latest = max(latest, request.sent_at)
             self._settle(request, frame, lane)
+        if latest > due and id(oldest) in lane.flying:
+            raise overtaken(lane.connection.address)
         if lane.connection.draining and not lane.flying:
             self._drop(lane)
 

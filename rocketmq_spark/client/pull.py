@@ -23,7 +23,7 @@ from rocketmq_spark.client.refusals import (
     refused,
 )
 from rocketmq_spark.client.retry import FIRST_PAUSE, LONGEST_PAUSE
-from rocketmq_spark.client.watch import Watch
+from rocketmq_spark.client.watch import Watch, overtaken
 from rocketmq_spark.client.window import Ask, Piece, Window, runs
 from rocketmq_spark.core.model import MASTER_ID, MessageQueue, Route
 from rocketmq_spark.errors import (
@@ -191,17 +191,19 @@ class RangeReader:
                 if asks:
                     requests = [(ask[:2], ask) for ask in asks]  # by offset and count
                     connection.submit_series(pulls, requests, time.monotonic() + settings.timeout)
+                    watch.sent(window.oldest, asks[-1])
                 if self._worth_decoding(landing, connection):
                     # New pulls are on their way, so the broker works while we decode.
                     yield from self._decode(window.take(settings.batch_bytes), landing.memory)
                     # However long the reader of the batch took, it is not the broker's silence.
                     self._last_progress = time.monotonic()
-                    watch.restart()
                 elif landing.full:
                     self._make_room(landing)
                 elif oldest := window.oldest:
-                    answers = connection.receive_series(watch.deadline(oldest))
+                    answers = connection.receive_series(time.monotonic() + settings.timeout)
                     self._take(answers, landing.memory, connection.address)
+                    if window.overtaken(oldest, watch.later(oldest)):
+                        raise overtaken(connection.address)
                 else:
                     return  # nothing in flight and told to go elsewhere
         finally:

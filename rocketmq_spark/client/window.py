@@ -109,6 +109,15 @@ class Window:
         """The one of them that was asked for first."""
         return next(iter(self._flying.values()), None)
 
+    def overtaken(self, ask: Ask, later: object) -> bool:
+        """Whether this ask has no answer and that later one, if there was one, has."""
+        flying = self._flying
+        return (
+            isinstance(later, Ask)
+            and flying.get(later.offset) is not later
+            and flying.get(ask.offset) is ask
+        )
+
     def asks(self) -> list[Ask]:
         """What to ask for now; each must end in `answered` or `failed`.
 

@@ -208,6 +208,8 @@ class LoopbackServer:
         self.handler = handler
         self.requests: list[Frame] = []
         self.accepted = 0
+        # In which order requests that came at once are handled.
+        self.arrange: Callable[[list[Frame]], Iterable[Frame]] = iter
         self._tls = tls
         self._sockets: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -234,7 +236,7 @@ class LoopbackServer:
                 sock = self._tls.wrap_socket(sock, server_side=True)
                 self._sockets.append(sock)
             while data := sock.recv(65536):
-                for request in frames.feed(data):
+                for request in self.arrange(frames.feed(data)):
                     self.requests.append(request)
                     for reply in self.handler(request):
                         if reply == CUT:
