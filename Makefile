@@ -34,7 +34,7 @@ endif
 
 help:
 	@echo "make demo    a real RocketMQ and Spark on this machine: orders are counted under change"
-	@echo "make test    formatter, linter, types and all tests (needs no running RocketMQ)"
+	@echo "make test    formatter, linter, types and the tests (needs no running RocketMQ)"
 	@echo "make test-source  all tests that start Spark, also those that take minutes"
 	@echo "make test-compat  a part of them on Spark 4.0, and through Spark Connect"
 	@echo "make check   formatter, linter and types only"

@@ -38,7 +38,7 @@ WITH_PROCESSES = {"cli", "cluster", "examples", "spark"}
 # How it shows that one of them did not start or did not end in time. Nothing else is tried again: a
 # wrong result is one, however seldom it comes.
 NOT_IN_TIME = [
-    "(?s)^ClusterError: .*(not ready after|did not end within|ended with code|RemotingTimeout)",
+    "(?s)^ClusterError: .*(not ready after|did not end within|RemotingTimeout)",
     "failed to connect back",
     "^TimeoutExpired",
 ]

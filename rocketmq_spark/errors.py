@@ -94,8 +94,8 @@ class TlsError(NetworkError):
     """The TLS handshake failed: a certificate that is not trusted, or a peer without TLS."""
 
     advice = (
-        "Give the authority that signed the server's certificate as the CA file, and check that "
-        "the server has TLS on."
+        "Check the CA file and the server's certificate, that the server has TLS on, and whether "
+        "it asks for a certificate of ours."
     )
     retriable = False
 
@@ -103,7 +103,7 @@ class TlsError(NetworkError):
 class ConnectionLostError(NetworkError):
     """The connection ended while requests were waiting on it."""
 
-    advice = "Check that the server runs, its log, and whether it expects TLS."
+    advice = "Check that the server runs, its log, and whether it expects TLS or a certificate."
 
 
 class RequestTimeoutError(NetworkError):
@@ -235,6 +235,12 @@ class OffsetOutOfRangeError(BrokerError):
     advice = "Start where there are messages; a longer fileReservedTime of the broker keeps more."
 
 
+class DataLossError(OffsetOutOfRangeError):
+    """The same in a Spark query, which cannot begin anywhere else."""
+
+    advice = "Set failOnDataLoss=false to go on with what there is."
+
+
 class SendError(RocketMQError):
     """Some messages were not stored. `results` has a SendResult for each message, in order."""
 
@@ -313,6 +319,7 @@ def reworded(error: E, message: str) -> E:
     """The same error, all it carries included, with another message."""
     other = copy.copy(error)
     other.args = (message,)
+    other.__cause__ = error.__cause__
     return other
 
 

@@ -17,6 +17,7 @@ from rocketmq_spark.errors import (
     RocketMQError,
     SendError,
     all_of,
+    during,
     for_code,
     from_answer,
     reworded,
@@ -193,3 +194,12 @@ def test_all_network_trouble_but_bad_tls_may_pass() -> None:
 
 def test_a_usage_error_is_a_value_error() -> None:
     assert issubclass(errors.UsageError, ValueError)
+
+
+def test_a_reworded_error_keeps_its_cause() -> None:
+    try:
+        raise ConnectError("refused") from OSError("the reason")
+    except ConnectError as error:
+        told = during("cannot ask", error)
+    assert str(told) == f"cannot ask: refused. {ConnectError.advice}"
+    assert isinstance(told.__cause__, OSError)

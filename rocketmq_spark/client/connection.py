@@ -87,7 +87,10 @@ class Connection:
         """Answer what the server asked meanwhile; False when the connection has ended."""
         try:
             while not self.broken and self._stream.readable():
-                self._early += self._guarded(self._read_once, time.monotonic())
+                answers = self._guarded(self._look)
+                if answers is None:
+                    break
+                self._early += answers
         except (NetworkError, ProtocolError):
             return False
         return not self.broken
@@ -105,7 +108,19 @@ class Connection:
 
     def _read_once(self, deadline: float, received: _Received | None = None) -> list[Any]:
         count = self._stream.recv_into(self._session.writable(), deadline)
-        answers = (received or self._session.received)(count)
+        return self._account(count, deadline, received or self._session.received)
+
+    def _look(self) -> list[Any] | None:
+        """The answers that are there; None if it is a part of a TLS record, which says nothing."""
+        now = time.monotonic()
+        try:
+            count = self._stream.recv_into(self._session.writable(), now)
+        except RequestTimeoutError:
+            return None
+        return self._account(count, now, self._session.received)
+
+    def _account(self, count: int, deadline: float, received: _Received) -> list[Any]:
+        answers = received(count)
         replies = self._session.replies()
         if replies:
             self._stream.send(replies, deadline)

@@ -257,7 +257,8 @@ class Dispatcher:
         try:
             self._stored(request, frame)
         except ProtocolError as error:
-            self._give_up(request, error)
+            what = f"cannot tell where in {request.queue} it is stored: {lane.connection.address}"
+            self._give_up(request, during(what, error))
             return
         self._settled(request)
 
@@ -311,7 +312,11 @@ class Dispatcher:
             # A broker that is busy, or whose slave has just taken over, needs a moment.
             time.sleep(min(FIRST_PAUSE * 2.0**request.attempts, LONGEST_PAUSE))
         self._metadata.forget_route(topic)
-        queues = self._route(topic).writable_queues() or [request.queue]
+        try:
+            queues = self._route(topic).writable_queues() or [request.queue]
+        except RocketMQError as error:
+            self._failed(request, during(f"cannot send to {request.queue}", error))
+            return
         if not request.fixed:
             request.queue = self._balancer.next(queues, avoid=failed)
         elif request.hashes is not None and request.queue not in queues:
@@ -330,7 +335,10 @@ class Dispatcher:
 
     def _others(self, queue: MessageQueue) -> bool:
         """Whether another broker could be asked."""
-        queues = self._route(queue.topic).writable_queues()
+        try:
+            queues = self._route(queue.topic).writable_queues()
+        except RocketMQError:
+            return False  # nobody knows
         return any(other.broker_name != queue.broker_name for other in queues)
 
     def _route(self, topic: str) -> Route:

@@ -3,7 +3,7 @@
 Nothing runs in the background: whoever works in the group calls `beat` as it works, and brokers
 forget a member that has not worked for two minutes, or whose process has ended. A broker knows a
 member by its connection, so these are not the pool's, which come and go. On it a broker asks what
-operators want to know, which is answered whenever `beat` or `answer` is called.
+operators want to know, which is answered, too, whenever `beat` is called.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Membership:
     def beat(self) -> None:
         """Tell every broker, unless that was a moment ago. Work goes on if one does not hear it:
         a failure is no more than a line in the log."""
-        self.answer()
+        self._answer()
         if self._now() - self._beaten < BEAT_SECONDS:
             return
         try:
@@ -62,13 +62,13 @@ class Membership:
             except RocketMQError as error:
                 log.debug("no heartbeat to %s: %s", address, error)
 
-    def answer(self) -> None:
-        """Answer what brokers have asked meanwhile. It costs a look at each connection, some
-        microseconds, so whoever is idle may call it often."""
+    def _answer(self) -> None:
+        """What brokers have asked meanwhile: a look at each connection, some microseconds."""
         for address, connection in list(self._connections.items()):
             if not connection.refresh():
-                del self._connections[address]  # the next beat makes a new one
+                del self._connections[address]
                 connection.close()
+                self._beaten = float("-inf")  # that broker believes that we have left
 
     def _tell(self, address: str) -> None:
         deadline = time.monotonic() + self._timeout

@@ -13,7 +13,7 @@ from typing import TypeVar
 from rocketmq_spark.client.name_servers import NameServers
 from rocketmq_spark.client.pool import Pool
 from rocketmq_spark.client.retry import retry
-from rocketmq_spark.client.transport import parse_address, share, split_address
+from rocketmq_spark.client.transport import parse_address, share
 from rocketmq_spark.core.model import BrokerData, MessageQueue, Route
 from rocketmq_spark.errors import (
     GroupNotFoundError,
@@ -21,7 +21,6 @@ from rocketmq_spark.errors import (
     NoPermissionError,
     NotLeaderError,
     OffsetNotFoundError,
-    ResponseError,
     RocketMQError,
     ServerFaultError,
     TopicNotFoundError,
@@ -49,7 +48,7 @@ def parse_name_servers(text: str) -> list[str]:
         raise UsageError("no name server address: write host:port, several separated by ;")
     for server in servers:
         parse_address(server)
-    return servers
+    return list(dict.fromkeys(servers))
 
 
 class Metadata:
@@ -71,13 +70,11 @@ class Metadata:
         if known is not None and time.monotonic() - asked_at < self._route_seconds:
             return known
 
-        def read(frame: Frame) -> Route:
-            route = answers.route(topic, frame.body)
-            _check_addresses(route.brokers.values())
-            return route
-
         what = f"cannot find topic {topic}"
-        route = self.name_servers.ask(commands.get_route(topic), what, read, deadline)
+        command = commands.get_route(topic)
+        route = self.name_servers.ask(
+            command, what, lambda frame: answers.route(topic, frame.body), deadline
+        )
         self._routes[topic] = (time.monotonic(), route)
         return route
 
@@ -85,12 +82,11 @@ class Metadata:
         self._routes.pop(topic, None)
 
     def brokers(self) -> list[BrokerData]:
-        def read(frame: Frame) -> list[BrokerData]:
-            brokers = answers.cluster_brokers(frame.body)
-            _check_addresses(brokers)
-            return brokers
-
-        return self.name_servers.ask(commands.get_cluster_info(), "cannot list the brokers", read)
+        return self.name_servers.ask(
+            commands.get_cluster_info(),
+            "cannot list the brokers",
+            lambda frame: answers.cluster_brokers(frame.body),
+        )
 
     def topics(self) -> tuple[set[str], set[str]]:
         """All topics, and those of them that are RocketMQ's own."""
@@ -113,10 +109,9 @@ class Metadata:
         queue: MessageQueue,
         command: Callable[[str], Command],
         what: str,
-        replicas: set[str] | None = None,
     ) -> Frame:
         """The answer of whoever serves `queue` now; see `query_queue_broker`."""
-        return self.query_queue_broker(queue, command, what, lambda frame: frame, replicas)
+        return self.query_queue_broker(queue, command, what, lambda frame: frame)
 
     def query_queue_broker(
         self,
@@ -156,11 +151,11 @@ class Metadata:
 
     def ask_masters(
         self, command: Command, what: str, only: Sequence[BrokerData] | None = None
-    ) -> list[Frame]:
-        """The answers of all masters (of a topic, or of the cluster)."""
+    ) -> None:
+        """Tell all masters, of the cluster or of `only` these brokers."""
         deadline = self._deadline()
-        asked = masters(self.brokers() if only is None else only, what)
-        return [self._pool.ask(address, command, what, deadline) for address in asked]
+        for address in masters(self.brokers() if only is None else only, what):
+            self._pool.ask(address, command, what, deadline)
 
     # --- offsets ------------------------------------------------------------------------------
 
@@ -330,18 +325,6 @@ def masters(brokers: Iterable[BrokerData], what: str) -> list[str]:
     if not found:
         raise UnavailableError(f"{what}: no master broker is registered at the name server")
     return found
-
-
-def _check_addresses(brokers: Iterable[BrokerData]) -> None:
-    for broker in brokers:
-        for address in broker.addresses.values():
-            try:
-                split_address(address)
-            except ValueError as error:
-                raise ResponseError(
-                    f"broker {broker.broker_name} is registered as {address!r}, which is not "
-                    "host:port (see brokerIP1 in its configuration)"
-                ) from error
 
 
 def _has_queue(route: Route, queue: MessageQueue) -> bool:

@@ -53,7 +53,7 @@ class NameServers:
                 continue
             self._current = index
             return found
-        raise all_of(what, failures) from failures[-1]
+        raise failures[0] if count == 1 else all_of(what, failures)
 
     def __str__(self) -> str:
         return "; ".join(self.addresses)

@@ -302,11 +302,11 @@ class RangeReader:
         code, remark = frame.code, frame.remark
         self._judged = None
         if code in (FOUND, NOT_FOUND, RETRY_IMMEDIATELY):
-            after = number(frame, "nextBeginOffset") if known is None else known
+            after = number(frame, "nextBeginOffset", address) if known is None else known
             self._follow_suggestion(frame)
         if code == FOUND:
             delta = frame.ext.get("offsetDelta")
-            self._delta = 0 if delta in _NO_DELTA else number(frame, "offsetDelta")
+            self._delta = 0 if delta in _NO_DELTA else number(frame, "offsetDelta", address)
             # A frame that was parsed for this answer alone does not come again.
             self._judged = None if known is None else frame
             return after
@@ -380,7 +380,7 @@ class RangeReader:
         pause = min(FIRST_PAUSE * 2 ** (self._failures - 1), LONGEST_PAUSE)
         if time.monotonic() + pause - self._last_progress > self._settings.patience:
             raise reason
-        log.debug("reading %s: %s; trying again in %.2f s", self._queue, reason, pause)
+        log.debug("reading %s: %s; trying again in %.2f s", self._queue, reason.message, pause)
         self._metadata.forget_route(self._queue.topic)
         time.sleep(pause)
 

@@ -49,7 +49,7 @@ def not_there(
     """The queue should go on to `end` and has nothing at `offset`."""
     return OffsetOutOfRangeError(
         f"cannot read offset {offset} of {queue} up to {end}: {address} "
-        f"has nothing there ({frame.remark}) and its queue ends at "
+        f"has nothing there ({frame.remark or frame.code}) and its queue ends at "
         f"{frame.ext.get('maxOffset', '?')}",
         code=frame.code,
         remark=frame.remark,

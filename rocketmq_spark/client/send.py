@@ -70,5 +70,5 @@ class Sender:
             raise SendError(
                 f"{len(failed)} of {len(messages)} messages were not stored: {failed[0].error}",
                 ordered,
-            )
+            ) from failed[0].error
         return ordered

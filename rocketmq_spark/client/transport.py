@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import socket
 import ssl
@@ -109,13 +110,19 @@ def open_stream(
     """
     try:
         host, port = split_address(address)
+    except ValueError as error:
+        raise ConnectError(
+            f"no connection to {address!r}: that is not host:port; a broker that is registered so "
+            "has a wrong brokerIP1"
+        ) from error
+    try:
         sock = _connect(_addresses(host, port, resolve), deadline)
     except TimeoutError as error:
         raise ConnectError(
             f"no connection to {address} within the timeout: the host does not answer"
         ) from error
     except (OSError, ValueError) as error:  # ValueError: no host name could be like that
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = _words(error)
         raise ConnectError(f"no connection to {address}: {reason}") from error
     if tls is not None:
         sock = _handshake(sock, tls, host, address, deadline)
@@ -148,7 +155,10 @@ def _connect(addresses: Sequence[tuple[Any, ...]], deadline: float) -> socket.so
         except OSError as error:
             sock.close()
             failure = error
-    raise failure
+    try:
+        raise failure
+    finally:
+        del failure  # its traceback leads here, and so back to it
 
 
 def _handshake(
@@ -160,14 +170,14 @@ def _handshake(
     except ssl.SSLCertVerificationError as error:
         sock.close()
         raise TlsError(
-            f"the certificate of {address} is not trusted ({error.verify_message})"
+            f"the certificate of {address} is not trusted ({error.verify_message.rstrip('.')})"
         ) from error
     except TimeoutError as error:
         sock.close()
         raise ConnectError(f"no TLS handshake with {address} within the timeout") from error
     except (OSError, ValueError) as error:
         sock.close()
-        raise TlsError(f"no TLS with {address}: {error}") from error
+        raise TlsError(f"no TLS with {address}: {_words(error)}") from error
 
 
 class SocketStream:
@@ -217,8 +227,14 @@ class SocketStream:
         self._sock.close()
 
     def _lost(self, error: OSError) -> ConnectionLostError:
-        reason = error.strerror or str(error)
+        reason = _words(error)
         return ConnectionLostError(f"the connection to {self._address} broke: {reason}")
+
+
+def _words(error: Exception) -> str:
+    """What the system says, without the place in OpenSSL's source."""
+    said = getattr(error, "strerror", None) or str(error)
+    return re.sub(r"\s*\(_ssl\.c:\d+\)$", "", said).rstrip(".")
 
 
 def share(deadline: float, left: int) -> float:

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import InputPartition
 from rocketmq_spark.client import Client
 from rocketmq_spark.core.model import OffsetRange
 from rocketmq_spark.core.options import SourceOptions
-from rocketmq_spark.errors import OffsetOutOfRangeError, TopicNotFoundError
+from rocketmq_spark.errors import DataLossError, OffsetOutOfRangeError, TopicNotFoundError
 from rocketmq_spark.spark.clients import client_for
 from rocketmq_spark.spark.group import announce
 
@@ -94,11 +94,7 @@ def read_range(
         except OffsetOutOfRangeError as error:
             # The messages were there when the batch was planned and are not any more.
             if options.fail_on_data_loss:
-                raise OffsetOutOfRangeError(
-                    f"{error.message}; set failOnDataLoss=false to go on with what there is",
-                    code=error.code,
-                    remark=error.remark,
-                ) from None
+                raise DataLossError(error.message, code=error.code, remark=error.remark) from None
             wanted = replace(part, start=reader.position, end=end)
             at, end = _what_is_left(client, wanted, patience)
             left = f"only {at} to {end} are" if at < end else "nothing is"

@@ -24,18 +24,19 @@ _OFFSET = struct.Struct(">20xq")  # TOTALSIZE MAGICCODE BODYCRC QUEUEID FLAG are
 _MISSHAPEN = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 
 
-def number(frame: Frame, name: str) -> int:
-    """A whole number among the fields of `frame`."""
+def number(frame: Frame, name: str, where: str = "") -> int:
+    """A whole number among the fields of `frame`; `where` is said of one that is none."""
     text = frame.ext.get(name)
+    what = f"{where}: the answer's field {name}" if where else f"the answer's field {name}"
     try:
         value = int(text)  # type: ignore[arg-type]
     except (TypeError, ValueError) as error:
         raise ResponseError(
-            f"the answer's field {name} is {text!r}, not a number; "
+            f"{what} is {text!r}, not a number; "
             f"it has the fields {', '.join(sorted(frame.ext)) or 'none'}"
         ) from error
     if not -(1 << 63) <= value < 1 << 63:
-        raise ResponseError(f"the answer's field {name} is {text}, more than Java's long can hold")
+        raise ResponseError(f"{what} is {text}, more than Java's long can hold")
     return value
 
 

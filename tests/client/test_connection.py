@@ -161,6 +161,22 @@ def test_refresh_notices_the_end() -> None:
     assert not connection.idle
 
 
+def test_refresh_lets_the_rest_of_a_tls_record_come() -> None:
+    """The socket is readable then, and there is nothing to read yet."""
+
+    class Partly(ScriptedStream):
+        def readable(self) -> bool:
+            return True
+
+    stream = Partly(silent)
+    connection = Connection("b:1", stream, Session())
+    assert connection.refresh()
+    assert not stream.closed
+    stream.push(Frame(307, 5))
+    assert connection.refresh()
+    assert [reply.opaque for reply in stream.replies] == [5]
+
+
 def test_refresh_notices_garbage() -> None:
     connection, stream = connect(mirror)
     stream.push(b"HTTP/1.1 408 Request Timeout")

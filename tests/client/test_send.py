@@ -331,7 +331,33 @@ def test_an_answer_without_its_fields_still_gives_a_result_for_every_message(
         sender(network).send("T", numbered(16))
     results = caught.value.results
     assert {r.queue.broker_name: r.ok for r in results} == {"b-a": False, "b-b": True}
-    assert isinstance(next(r.error for r in results if not r.ok), ResponseError)
+    wrong = next(r for r in results if not r.ok)
+    assert isinstance(wrong.error, ResponseError)
+    assert str(wrong.error).startswith(
+        f"cannot tell where in {wrong.queue} it is stored: a:0: the answer's field queueOffset"
+    )
+    assert caught.value.__cause__ is wrong.error
+
+
+def test_a_topic_that_goes_away_meanwhile_still_gives_a_result_for_every_message(
+    network: Network,
+) -> None:
+    """And that without a route that could be remembered."""
+    routes = {"T": route_body(CLUSTER)}
+    network.servers["n:1"] = name_server(routes)
+    pool = network.pool()
+    facts = Metadata("n:1", pool, 2.0, route_seconds=0)
+    begun = Sender(facts, pool, SendSettings(timeout=2.0))
+    ask, asked = network.servers["n:1"], []
+
+    def once(request: Frame) -> Iterable[Reply]:
+        asked.append(request)
+        return ask(request) if len(asked) == 1 else [answer(17, "no route")]
+
+    network.servers["n:1"] = once
+    with pytest.raises(SendError, match=r"3 of 3 messages .* cannot find topic T") as caught:
+        begun.send("T", numbered(3, delay_level=1))
+    assert {type(result.error) for result in caught.value.results} == {TopicNotFoundError}
 
 
 def test_garbage_still_gives_a_result_for_every_message(network: Network, store: Store) -> None:

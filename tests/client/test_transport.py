@@ -313,9 +313,9 @@ def test_tls_checks_the_chain_but_not_the_name(authority: tuple[trustme.CA, Path
     ca, file = authority
     with LoopbackServer(mirror, server_context(ca)) as server:
         assert call(server.address, Tls(ca=str(file))) == b"x" * 100_000
-        with pytest.raises(TlsError, match="not trusted"):
+        with pytest.raises(TlsError, match=r"not trusted \(.*[^.]\)\. Check the CA"):
             call(server.address, Tls(ca=str(file), check_host=True))
-        with pytest.raises(TlsError, match="Give the authority") as caught:
+        with pytest.raises(TlsError, match=r"not trusted .* Check the CA file") as caught:
             call(server.address, Tls())
         assert not caught.value.retriable
         assert call(server.address, Tls(verify=False)) == b"x" * 100_000
@@ -338,11 +338,12 @@ def test_tls_to_a_server_without_it() -> None:
 
         thread = threading.Thread(target=refuse)
         thread.start()
-        with pytest.raises(TlsError, match="check that the server has TLS on"):
+        with pytest.raises(TlsError, match=r"that the server has TLS on") as caught:
             open_stream(
                 f"127.0.0.1:{listener.getsockname()[1]}", within(5), Tls(verify=False).context()
             )
         thread.join(5)
+    assert "_ssl.c" not in str(caught.value)
 
 
 def test_tls_to_a_server_that_says_nothing() -> None:

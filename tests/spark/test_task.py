@@ -94,7 +94,7 @@ def test_a_topic_whose_only_broker_is_down_is_waited_for() -> None:
 
 
 def test_a_loss_fails_the_task_unless_it_is_accepted() -> None:
-    with pytest.raises(OffsetOutOfRangeError, match="no offset 10; set failOnDataLoss=false"):
+    with pytest.raises(OffsetOutOfRangeError, match=r"no offset 10\. Set failOnDataLoss=false"):
         read(FakeClient((40, 100)), fail=True)
 
 
