@@ -28,8 +28,9 @@ from rocketmq_spark.errors import (
     UsageError,
 )
 from rocketmq_spark.local_cluster import LocalCluster
+from tests.waiting import until
 
-from .witness import rows, until
+from .witness import rows
 
 TIMEOUT = 1.5
 

@@ -20,9 +20,9 @@ from rocketmq_spark.errors import NetworkError, RequestTimeoutError, RocketMQErr
 from rocketmq_spark.local_cluster import LocalCluster
 from rocketmq_spark.wire import commands
 from rocketmq_spark.wire.answers import number
+from tests.waiting import until
 
 from .proxy import ProxiedClient, Proxy
-from .witness import until
 
 COUNT = 20_000
 # Small batches, so that a read has a middle.

@@ -10,8 +10,9 @@ import pytest
 from rocketmq_spark.client import Client, Message
 from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.errors import BadExpressionError, UsageError
+from tests.waiting import until
 
-from .witness import Witness, rows, until
+from .witness import Witness, rows
 
 COUNT = 3000
 # "Aa" and "BB" have one hash in Java, and a broker compares nothing but hashes.

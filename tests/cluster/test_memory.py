@@ -8,8 +8,7 @@ import pytest
 
 from rocketmq_spark.client import Client
 from tests.bench.memory_probe import CASES, LIMIT, fill, probe
-
-from .witness import until
+from tests.waiting import until
 
 
 @pytest.mark.parametrize(

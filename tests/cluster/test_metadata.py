@@ -14,8 +14,9 @@ from rocketmq_spark.client.pull import COMPACTING
 from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.local_cluster import LocalCluster
 from rocketmq_spark.wire import commands, frame
+from tests.waiting import until
 
-from .witness import Witness, rows, until
+from .witness import Witness, rows
 
 
 def table(said: str) -> list[list[str]]:

@@ -15,10 +15,11 @@ from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.errors import AuthenticationError, UnsupportedRequestError
 from rocketmq_spark.local_cluster import LocalCluster
 from rocketmq_spark.wire import commands
+from tests.waiting import until
 
 from .test_metadata import check_offset_at, parsed_headers, spaced_messages, table
 from .test_security import check_send_read_commit
-from .witness import Row, Witness, differences, rows, until
+from .witness import Row, Witness, differences, rows
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,7 @@ from click.testing import CliRunner
 from rocketmq_spark.cli.app import commands, run
 from rocketmq_spark.client import Client, Message
 from rocketmq_spark.local_cluster import LocalCluster
-
-from .witness import until
+from tests.waiting import until
 
 JAVA = Path(__file__).parent.parent / "java" / "PushConsumers.java"
 STRATEGIES = ["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"]

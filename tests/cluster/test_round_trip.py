@@ -11,8 +11,9 @@ import pytest
 from rocketmq_spark.client import Client, Message, PullSettings, SendSettings
 from rocketmq_spark.errors import UsageError
 from rocketmq_spark.local_cluster import LocalCluster
+from tests.waiting import until
 
-from .witness import Row, Witness, differences, rows, until
+from .witness import Row, Witness, differences, rows
 
 MEBIBYTE = 1024 * 1024
 NOISE = random.Random(7).randbytes(4 * MEBIBYTE)  # does not compress

@@ -22,8 +22,9 @@ from rocketmq_spark.errors import (
     UsageError,
 )
 from rocketmq_spark.local_cluster import LocalCluster
+from tests.waiting import until
 
-from .witness import Witness, differences, rows, until
+from .witness import Witness, differences, rows
 
 SECRET = "s3cret-of-the-super-user"
 READER, READER_SECRET = "reader", "s3cret-of-the-reader"

@@ -17,8 +17,9 @@ from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.errors import TlsError, TopicNotFoundError
 from rocketmq_spark.local_cluster import LocalCluster
 from rocketmq_spark.wire import frame
+from tests.waiting import until
 
-from .witness import Witness, differences, rows, until
+from .witness import Witness, differences, rows
 
 
 def has_ipv6() -> bool:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import base64
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
@@ -27,7 +26,6 @@ SOURCE = Path(__file__).parents[1] / "java" / "Witness.java"
 # Java's clients add these to what they hand on; no broker stores them.
 _ADDED_ON_READ = {"MIN_OFFSET", "MAX_OFFSET"}
 
-T = TypeVar("T")
 Row = dict[str, Any]
 
 
@@ -186,15 +184,6 @@ def differences(ours: Sequence[Row], theirs: Sequence[Row]) -> list[str]:
             if here.get(name) != there[name]
         ]
     return found
-
-
-def until(condition: Callable[[], T], seconds: float = 120.0, what: str = "") -> T:
-    """The first true answer of `condition`."""
-    deadline = time.monotonic() + seconds
-    while not (answer := condition()):
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what or condition}"
-        time.sleep(0.05)
-    return answer
 
 
 def _sent(answer: list[list[str]]) -> Sent:

@@ -27,7 +27,8 @@ from typing import Any
 
 import rocketmq_spark
 from tests.spark.connect import ROOT, ConnectServer
-from tests.spark.queries import COLUMNS, PATIENCE, Row, too_busy, until
+from tests.spark.queries import COLUMNS, Row, too_busy
+from tests.waiting import PATIENCE, until
 
 _STALL_SECONDS = 300.0
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow.parquet as parquet
 import pytest
@@ -23,9 +23,7 @@ from rocketmq_spark.client import Client, Message
 from rocketmq_spark.client.outgoing import SendResult
 from rocketmq_spark.core.offsets import Offsets, Positions
 from rocketmq_spark.spark.read import ADMISSION_CONTROL
-
-# Far more than a query needs, even with all processors taken.
-PATIENCE = 120.0
+from tests.waiting import PATIENCE, until
 
 # Where a row was stored, what it is, and who read it.
 COLUMNS = (
@@ -36,17 +34,7 @@ COLUMNS = (
 # Spark says how much a batch may hold, and asks for what its progress tells, from 4.2 on.
 limits_batches = pytest.mark.skipif(not ADMISSION_CONTROL, reason="Spark 4.2 and later")
 
-T = TypeVar("T")
 Row = dict[str, Any]
-
-
-def until(condition: Callable[[], T], seconds: float = PATIENCE, what: str = "") -> T:
-    """The first true answer of `condition`."""
-    deadline = time.monotonic() + seconds
-    while not (answer := condition()):
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what or condition}"
-        time.sleep(0.05)
-    return answer
 
 
 def send(client: Client, topic: str, messages: Iterable[Message | str]) -> list[SendResult]:

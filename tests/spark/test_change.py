@@ -23,9 +23,10 @@ from rocketmq_spark.client import Client, Message
 from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.errors import OffsetOutOfRangeError
 from rocketmq_spark.local_cluster import LocalCluster
+from tests.waiting import until
 
 from .driver import Driver, Stream, half_done
-from .queries import ADMISSION_CONTROL, COLUMNS, Run, Source, report, send, until, written
+from .queries import ADMISSION_CONTROL, COLUMNS, Run, Source, report, send, written
 
 Entry = tuple[str, str, int, int, str]
 

@@ -12,8 +12,9 @@ from rocketmq_spark.client import Client
 from rocketmq_spark.errors import ClusterError, ConnectError
 from rocketmq_spark.local_cluster import LocalCluster
 from rocketmq_spark.spark.group import GroupMembers, announced, task_slots
+from tests.waiting import until
 
-from .queries import COLUMNS, Source, send, until
+from .queries import COLUMNS, Source, send
 
 ID = re.compile(r"127\.0\.0\.1@(\d+)\*2")
 

@@ -10,8 +10,9 @@ import pytest
 
 from rocketmq_spark.client import Client, Message
 from rocketmq_spark.core.model import MessageQueue
+from tests.waiting import until
 
-from .queries import ADMISSION_CONTROL, COLUMNS, Source, limits_batches, numbered, send, until
+from .queries import ADMISSION_CONTROL, COLUMNS, Source, limits_batches, numbered, send
 
 pytestmark = pytest.mark.compat
 

@@ -22,9 +22,10 @@ from rocketmq_spark.core.options import read_options
 from rocketmq_spark.local_cluster import LocalCluster
 from rocketmq_spark.spark.members import Watcher, live_executors, members, slots
 from tests.bench.memory_probe import fill
+from tests.waiting import until
 
 from .driver import ROOT, Driver, Stream, descendants, progress
-from .queries import COLUMNS, Source, bodies, numbered, report, send, until, written
+from .queries import COLUMNS, Source, bodies, numbered, report, send, written
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 

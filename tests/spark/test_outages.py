@@ -15,8 +15,9 @@ from pyspark.sql import SparkSession
 from rocketmq_spark.client import Client, Message
 from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.local_cluster import LocalCluster
+from tests.waiting import until
 
-from .queries import COLUMNS, Source, numbered, send, until, written
+from .queries import COLUMNS, Source, numbered, send, written
 
 MASTER, SLAVE = "broker-a", "broker-a-slave"
 # Every broker has its topic from the start: a slave hears of others once a minute.

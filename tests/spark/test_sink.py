@@ -20,8 +20,7 @@ from rocketmq_spark.spark import write as writers
 from rocketmq_spark.spark.schema import SINK_COLUMNS, check_sink_columns
 from rocketmq_spark.spark.source import RocketMQDataSource
 from rocketmq_spark.spark.write import _ARROW, RocketMQStreamWriter, TaskWritten
-
-from .queries import PATIENCE, until
+from tests.waiting import PATIENCE, until
 
 ALL = (
     "body binary, topic string, keys string, tags string, properties map<string,string>, "

@@ -14,8 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from rocketmq_spark.client import Client
 from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.local_cluster import LocalCluster
-
-from .queries import PATIENCE, until
+from tests.waiting import PATIENCE, until
 
 TOPIC = "written"
 

@@ -15,8 +15,9 @@ import pytest
 from rocketmq_spark.client import Client, Message
 from rocketmq_spark.local_cluster import LocalCluster
 from tests.cluster.witness import Witness
+from tests.waiting import PATIENCE, until
 
-from .queries import PATIENCE, Source, collect, until
+from .queries import Source, collect
 from .test_sink import stored
 from .test_sink_queries import save
 

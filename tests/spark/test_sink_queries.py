@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame
 from rocketmq_spark.client import Client
 from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.wire.message import java_hash
+from tests.waiting import PATIENCE
 
-from .queries import PATIENCE, Source, collect, numbered, send
+from .queries import Source, collect, numbered, send
 from .test_sink import stored
 
 

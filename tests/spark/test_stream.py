@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rocketmq_spark.client import Client, Message
+from tests.waiting import until
 
 from .queries import (
     ADMISSION_CONTROL,
@@ -19,7 +20,6 @@ from .queries import (
     reached,
     report,
     send,
-    until,
 )
 
 pytestmark = pytest.mark.compat

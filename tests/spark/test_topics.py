@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from rocketmq_spark.client import Client
+from tests.waiting import until
 
-from .queries import ADMISSION_CONTROL, COLUMNS, Source, bodies, collect, numbered, send, until
+from .queries import ADMISSION_CONTROL, COLUMNS, Source, bodies, collect, numbered, send
 
 Make = Callable[[str], str]
 
