@@ -319,7 +319,8 @@ def reworded(error: E, message: str) -> E:
     """The same error, all it carries included, with another message."""
     other = copy.copy(error)
     other.args = (message,)
-    other.__cause__ = error.__cause__
+    if error.__cause__ is not None:  # to say that there is none would hide what came before
+        other.__cause__ = error.__cause__
     return other
 
 

@@ -203,3 +203,8 @@ def test_a_reworded_error_keeps_its_cause() -> None:
         told = during("cannot ask", error)
     assert str(told) == f"cannot ask: refused. {ConnectError.advice}"
     assert isinstance(told.__cause__, OSError)
+
+
+def test_a_reworded_error_does_not_hide_where_it_came_from() -> None:
+    error = during("cannot ask", ConnectError("refused"))
+    assert not error.__suppress_context__

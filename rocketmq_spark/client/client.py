@@ -86,7 +86,7 @@ class Client:
         self._namespace_v2 = namespace_v2
         self._pool = Pool(self._connect)
         self._metadata = Metadata(name_server, self._pool, timeout)
-        self._topics = TopicAdmin(self._metadata, self._pool, timeout)
+        self._topics = TopicAdmin(self._metadata, timeout)
         pull = pull or PullSettings(patience=3 * timeout)
         self._pull = replace(pull, timeout=timeout, group=self._wire(pull.group))
         sending = sending or SendSettings()

@@ -179,6 +179,7 @@ class Dispatcher:
         self.counters.requests += 1
         command = self._command(request, lane.broker_name)
         lane.connection.submit([(command, request)], self._deadline())
+        request.handed_at = time.monotonic()
 
     def _lane(self, route: Route, queue: MessageQueue) -> _Lane:
         broker_name = route.serving_broker(queue)
@@ -224,7 +225,7 @@ class Dispatcher:
 
     def _receive(self, lane: _Lane) -> None:
         oldest = next(iter(lane.flying.values()))
-        due = oldest.sent_at + self._settings.timeout
+        due = oldest.handed_at + self._settings.timeout
         latest = 0.0
         for request, frame in lane.connection.receive(self._deadline()):
             del lane.flying[id(request)]

@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 
 # As often as Java clients do (ClientConfig.heartbeatBrokerInterval).
 BEAT_SECONDS = 30.0
+# A broker that has hung up believes that we have left; but it may be on its way down, or do so with
+# everybody.
+_AFTER_A_LOSS = 5.0
 
 
 class Membership:
@@ -65,10 +68,10 @@ class Membership:
     def _answer(self) -> None:
         """What brokers have asked meanwhile: a look at each connection, some microseconds."""
         for address, connection in list(self._connections.items()):
-            if not connection.refresh():
+            if not connection.refresh() or connection.draining:
                 del self._connections[address]
                 connection.close()
-                self._beaten = float("-inf")  # that broker believes that we have left
+                self._beaten = min(self._beaten, self._now() + _AFTER_A_LOSS - BEAT_SECONDS)
 
     def _tell(self, address: str) -> None:
         deadline = time.monotonic() + self._timeout

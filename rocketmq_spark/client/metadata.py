@@ -27,6 +27,7 @@ from rocketmq_spark.errors import (
     UnavailableError,
     UnsupportedRequestError,
     UsageError,
+    all_of,
 )
 from rocketmq_spark.wire import answers, commands
 from rocketmq_spark.wire.frame import Frame
@@ -152,10 +153,24 @@ class Metadata:
     def ask_masters(
         self, command: Command, what: str, only: Sequence[BrokerData] | None = None
     ) -> None:
-        """Tell all masters, of the cluster or of `only` these brokers."""
-        deadline = self._deadline()
-        for address in masters(self.brokers() if only is None else only, what):
-            self._pool.ask(address, command, what, deadline)
+        """Tell all masters, of the cluster or of `only` these brokers. An error is of those that
+        could not be told; the others have been."""
+        addresses = masters(self.brokers() if only is None else only, what)
+        failures = self.tell_each(addresses, command, what)
+        if failures:
+            raise all_of(what, failures)
+
+    def tell_each(
+        self, addresses: Iterable[str], command: Command, what: str
+    ) -> list[RocketMQError]:
+        """Ask all of them, whatever one says; the failures."""
+        failures: list[RocketMQError] = []
+        for address in addresses:
+            try:
+                self._pool.ask(address, command, what, self._deadline())
+            except RocketMQError as error:
+                failures.append(error)
+        return failures
 
     # --- offsets ------------------------------------------------------------------------------
 
@@ -265,8 +280,15 @@ class Metadata:
             update()
         except GroupNotFoundError:
             # Brokers from 5.3 on take offsets only of groups they know.
-            self.create_group(group)
-            update()
+            try:
+                self.create_group(group)
+            except RocketMQError as failure:
+                try:
+                    update()  # it may be another broker that could not be told
+                except GroupNotFoundError:
+                    raise failure from None
+            else:
+                update()
 
     def create_group(self, group: str) -> None:
         self.ask_masters(commands.create_group(group), f"cannot create group {group}")

@@ -102,6 +102,7 @@ class Request:
     hashes: Sequence[int] | None = None  # of the keys that chose the queue
     attempts: int = 0  # those that failed
     sent_at: float = 0.0
+    handed_at: float = 0.0  # when all of it was on its way: on a slow line, much later
 
 
 def halves(request: Request) -> tuple[Request, Request]:

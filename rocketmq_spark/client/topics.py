@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from rocketmq_spark.client.metadata import Metadata, masters
-from rocketmq_spark.client.pool import Pool
 from rocketmq_spark.client.retry import retry
 from rocketmq_spark.core.model import PERM_READ, PERM_WRITE
 from rocketmq_spark.errors import (
-    RocketMQError,
     TopicNotFoundError,
     UnavailableError,
     UsageError,
     all_of,
 )
 from rocketmq_spark.wire import commands
-from rocketmq_spark.wire.session import Command
 
 
 class TopicAdmin:
-    def __init__(self, metadata: Metadata, pool: Pool, timeout: float) -> None:
+    def __init__(self, metadata: Metadata, timeout: float) -> None:
         self._metadata = metadata
-        self._pool = pool
         self._timeout = timeout
 
     def create(
@@ -71,26 +67,14 @@ class TopicAdmin:
         """Everywhere, also if some servers cannot be told: the error then names those."""
         what = f"cannot delete topic {topic}"
         addresses = masters(self._metadata.route(topic).brokers.values(), what)
-        failures = self._tell_each(addresses, commands.delete_topic_in_broker(topic), what)
+        failures = self._metadata.tell_each(addresses, commands.delete_topic_in_broker(topic), what)
         if len(failures) < len(addresses):  # otherwise all of it is there, and its route stays
             command = commands.delete_topic_in_name_server(topic)
             servers = self._metadata.name_servers.addresses
-            failures += self._tell_each(servers, command, what)
+            failures += self._metadata.tell_each(servers, command, what)
         self._metadata.forget_route(topic)
         if failures:
             raise all_of(what, failures) from failures[0]
-
-    def _tell_each(
-        self, addresses: Iterable[str], command: Command, what: str
-    ) -> list[RocketMQError]:
-        """Ask all of them, whatever one says; the failures."""
-        failures: list[RocketMQError] = []
-        for address in addresses:
-            try:
-                self._pool.ask(address, command, what, self._deadline())
-            except RocketMQError as error:
-                failures.append(error)
-        return failures
 
     def _deadline(self) -> float:
         return time.monotonic() + self._timeout

@@ -139,23 +139,23 @@ def _addresses(host: str, port: int, resolve: Resolve) -> Sequence[tuple[Any, ..
 def _connect(addresses: Sequence[tuple[Any, ...]], deadline: float) -> socket.socket:
     """To the first that can be reached; each gets its share of the time."""
     failure: OSError = OSError("the host has no address")
-    for tried, (family, kind, protocol, _, address) in enumerate(addresses):
-        try:
-            sock = socket.socket(family, kind, protocol)
-        except OSError as error:  # a system without IPv6, say
-            failure = error
-            continue
-        try:
-            sock.settimeout(_left(share(deadline, len(addresses) - tried)))
-            sock.connect(address)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            # The receive buffer is left to the kernel: setting it ends its automatic growth.
-            return sock
-        except OSError as error:
-            sock.close()
-            failure = error
     try:
+        for tried, (family, kind, protocol, _, address) in enumerate(addresses):
+            try:
+                sock = socket.socket(family, kind, protocol)
+            except OSError as error:  # a system without IPv6, say
+                failure = error
+                continue
+            try:
+                sock.settimeout(_left(share(deadline, len(addresses) - tried)))
+                sock.connect(address)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                # The receive buffer is left to the kernel: setting it ends its automatic growth.
+                return sock
+            except OSError as error:
+                sock.close()
+                failure = error
         raise failure
     finally:
         del failure  # its traceback leads here, and so back to it

@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from rocketmq_spark.core.model import MessageQueue
 from rocketmq_spark.core.offset_json import (
@@ -273,8 +272,6 @@ class DataLoss:
     first: int
     last: int
 
-    option: ClassVar[str] = "failOnDataLoss"
-
     @property
     def expired(self) -> bool:
         """Deleted before they were read. Otherwise the queue is shorter than what was read."""
@@ -303,7 +300,7 @@ class DataLoss:
         )
 
     def __str__(self) -> str:
-        return f"{self.facts}; set {self.option}=false to go on from {self.resume_at}"
+        return f"{self.facts}; it can go on from {self.resume_at}"
 
 
 def find_losses(positions: Positions, first: Positions, last: Positions) -> list[DataLoss]:

@@ -31,7 +31,7 @@ from rocketmq_spark.core.options import BATCH, SourceOptions
 from rocketmq_spark.core.plan import Partition, Plan, plan
 from rocketmq_spark.core.plan_options import plan_options
 from rocketmq_spark.core.rebalance import Rebalance, rebalance
-from rocketmq_spark.errors import OffsetOutOfRangeError, UnavailableError
+from rocketmq_spark.errors import DataLossError, UnavailableError
 from rocketmq_spark.spark.facts import Bounds, Facts
 
 log = logging.getLogger(__name__)
@@ -269,7 +269,7 @@ def accepted_losses(options: SourceOptions, positions: Positions, bounds: Bounds
     losses = find_losses(positions, bounds.first, bounds.last)
     if losses and options.fail_on_data_loss:
         more = f" ({len(losses) - 1} more queues like it)" if len(losses) > 1 else ""
-        raise OffsetOutOfRangeError(f"{losses[0]}{more}", code=21)
+        raise DataLossError(f"{losses[0]}{more}", code=21)
     return losses
 
 

@@ -452,6 +452,28 @@ def test_a_group_is_created_when_the_broker_does_not_know_it(network: Network) -
     assert [request.code for _, request in network.requests(15, 200)] == [15, 200, 15]
 
 
+@pytest.mark.parametrize("knows_then", [True, False])
+def test_a_group_is_created_though_another_broker_cannot_be_told(
+    network: Network, knows_then: bool
+) -> None:
+    groups: set[str] = set()
+    cluster = {"b-0": {0: ":10911"}, **CLUSTER}
+    network.servers["n:1"] = name_server({"T": route_body(CLUSTER)}, cluster)
+
+    def handle(request: Frame) -> Iterable[Reply]:
+        if request.code == 200 and knows_then:
+            groups.add("g")
+        yield answer(26, "not exist") if request.code == 15 and not groups else answer()
+
+    network.servers["a:0"] = handle
+    if knows_then:
+        metadata(network).commit("g", QUEUE, 42)
+    else:
+        with pytest.raises(ConnectError, match="cannot create group g: no connection to :10911"):
+            metadata(network).commit("g", QUEUE, 42)
+    assert [request.code for _, request in network.requests(15, 200)] == [15, 200, 15]
+
+
 def test_members_of_a_group_from_all_masters(network: Network) -> None:
     cluster = {"b-a": {0: "a:0"}, "b-b": {0: "b:0"}, "b-c": {0: "c:0"}, "b-d": {1: "d:1"}}
     network.servers["n:1"] = name_server({}, cluster)
@@ -479,7 +501,10 @@ def test_members_may_be_a_secret(network: Network) -> None:
         metadata(network).consumers("g")
 
 
-def test_ask_masters_stops_at_the_first_failure(network: Network) -> None:
+def test_ask_masters_tells_all_and_then_of_the_failures(network: Network) -> None:
+    network.servers["n:1"] = name_server({}, {**CLUSTER, "b-b": {0: "b:0"}})
     network.servers["a:0"] = in_turn(answer(1, "java.lang.NullPointerException"))
+    network.servers["b:0"] = in_turn(answer())
     with pytest.raises(ServerFaultError, match="cannot do it: a:0"):
         metadata(network).ask_masters(commands.get_system_topics(), "cannot do it")
+    assert network.asked(304) == {"a:0": 1, "b:0": 1}

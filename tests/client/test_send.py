@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -242,6 +243,30 @@ def test_every_message_has_a_result_where_a_full_connection_speaks_garbage(
         sender(network, in_flight=in_flight).send("T", messages)
     assert [result.ok for result in error.value.results].count(True) == 12 - in_flight
     assert store.bodies == [message.body for message in messages[in_flight:]]
+
+
+def test_a_message_that_takes_long_to_be_handed_over_is_not_late(
+    network: Network, store: Store
+) -> None:
+    """Later ones may be answered before it, though they were sent much later than it was begun."""
+    network.servers["n:1"] = name_server({"T": route_body({"b-a": {0: "a:0"}})})
+    held: list[Frame] = []
+
+    def slow_line(request: Frame) -> Iterable[Reply]:
+        if bytes(request.body) == b"large" and not held:
+            held.append(request)
+            time.sleep(0.5)  # while it is sent
+            return
+        yield store.store("b-a", request)
+        if len(store.bodies) == 2:
+            yield to_bytes(store.store("b-a", held[0]), held[0])
+
+    network.servers["a:0"] = slow_line
+    messages = [Message(body, delay_level=1) for body in (b"large", b"1", b"2", b"3")]
+    sender(network, timeout=0.2, in_flight=2).send("T", messages)
+    assert store.bodies == [b"1", b"2", b"3", b"large"]
+    assert network.asked(310) == {"a:0": 4}
+    assert [address for address, _ in network.connects].count("a:0") == 1
 
 
 def test_the_limits_of_the_settings_are_kept(network: Network, store: Store) -> None:

@@ -34,7 +34,7 @@ class Setup:
     def __init__(self, network: Network, servers: str = "n:1", timeout: float = 5.0) -> None:
         pool = network.pool()
         self.metadata = Metadata(servers, pool, timeout)
-        self.topics = TopicAdmin(self.metadata, pool, timeout)
+        self.topics = TopicAdmin(self.metadata, timeout)
 
 
 # --- making -----------------------------------------------------------------------------------
