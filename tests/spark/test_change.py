@@ -326,7 +326,7 @@ def test_a_topic_is_deleted_and_made_again(client: Client, book: Book) -> None:
         book.read()
     words = str(failure.value)
     assert f"{book.topic}/broker-a/0: offset 15 is wanted and 0 to 2 are there" in words
-    assert "it can go on from 0. Set failOnDataLoss=false" in words
+    assert "it can go on from 0 (3 more queues like it). Set failOnDataLoss=false" in words
     book.read(failOnDataLoss=False)
     book.check()
     with book.start(failOnDataLoss=False, discoveryInterval="1s") as run:
