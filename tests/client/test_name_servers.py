@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from rocketmq_spark.client.metadata import Metadata
+from rocketmq_spark.client.metadata import Metadata, parse_name_servers
 from rocketmq_spark.client.name_servers import NameServers
 from rocketmq_spark.errors import (
     BusyError,
@@ -143,3 +143,7 @@ def test_one_that_answers_with_a_refusal_has_answered(
     with pytest.raises(error, match="cannot ask: n:"):
         ask(network, "n:1", "n:2")
     assert len(network.requests(105)) == 1
+
+
+def test_a_server_that_is_named_twice_is_asked_once() -> None:
+    assert parse_name_servers("n:1; n:2;n:1") == ["n:1", "n:2"]
